@@ -1,0 +1,72 @@
+"""Costs from a device profile alone: a roofline, before anything was compiled or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.units import Joules, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpCost:
+    """What running an op once costs."""
+
+    seconds: Seconds
+    joules: Joules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCosts:
+    """The numbers of a device profile that the roofline needs. Rates are sustained ones, not the datasheet's peak."""
+
+    flops_per_s: float
+    memory_bytes_per_s: float
+    launch_s: float
+    joules_per_flop: float
+    joules_per_byte: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCost:
+    """What moving a tensor to storage and back costs."""
+
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    joules_per_byte_read: float
+    joules_per_byte_written: float
+
+    def read(self, nbytes: int) -> OpCost:
+        return OpCost(
+            seconds=Seconds(nbytes / self.read_bytes_per_s),
+            joules=Joules(nbytes * self.joules_per_byte_read),
+        )
+
+    def write(self, nbytes: int) -> OpCost:
+        return OpCost(
+            seconds=Seconds(nbytes / self.write_bytes_per_s),
+            joules=Joules(nbytes * self.joules_per_byte_written),
+        )
+
+
+def analytic_costs(graph: TrainGraph, function: str, device: DeviceCosts) -> Mapping[str, OpCost]:
+    """The cost of every op of one function, by op name.
+
+    Time is the slower of arithmetic and memory traffic, plus the launch; energy pays for both, for they do not hide
+    behind each other.
+    """
+    costs: dict[str, OpCost] = {}
+    for op in graph.functions[function]:
+        moved_bytes = graph.bytes_moved(op)
+        busy_s = max(op.flops / device.flops_per_s, moved_bytes / device.memory_bytes_per_s)
+        costs[op.name] = OpCost(
+            seconds=Seconds(busy_s + device.launch_s),
+            joules=Joules(op.flops * device.joules_per_flop + moved_bytes * device.joules_per_byte),
+        )
+    return costs
+
+
+def analytic_costs_by_function(graph: TrainGraph, device: DeviceCosts) -> Mapping[str, Mapping[str, OpCost]]:
+    """`analytic_costs` of every function: what the planner takes."""
+    return {function: analytic_costs(graph, function, device) for function in graph.functions}

@@ -1,0 +1,131 @@
+"""Batches in an order that depends on (seed, epoch) only, written into arrays the caller owns.
+
+A position is a plain value: a stream that starts there goes on bit for bit as one that never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgetrain.dataset.convert import Conversion, convert
+from edgetrain.dataset.samples import Array, Part
+from edgetrain.errors import DataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The next batch: `index` counts batches within the epoch."""
+
+    epoch: int = 0
+    index: int = 0
+
+
+class BatchStream:
+    """Endless training batches of one size. The rows that do not fill a last batch are left out of their epoch.
+
+    Raises `DataError` when the part has fewer samples than one batch.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        *,
+        batch: int,
+        seed: int,
+        conversion: Conversion | None = None,
+        position: Position | None = None,
+    ) -> None:
+        if len(part) < batch:
+            raise DataError(
+                f"there are {len(part)} training samples, fewer than one batch of {batch}",
+                why="`data.limit` and `data.validation` count too",
+                fix=f"set `train.batch` to {max(len(part), 1)} or less, or use more data",
+            )
+        self._part = part
+        self._batch = batch
+        self._seed = seed
+        self._conversion = conversion or Conversion()
+        self._position = Position()
+        self._order = epoch_order(len(part), seed=seed, epoch=0)
+        self.seek(position or Position())
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return len(self._part) // self._batch
+
+    @property
+    def position(self) -> Position:
+        """Where the next `fill` reads."""
+        return self._position
+
+    def seek(self, position: Position) -> None:
+        """Continues from a position of this or of an equal stream."""
+        if not (position.epoch >= 0 and 0 <= position.index < self.batches_per_epoch):
+            raise DataError(
+                f"there is no batch {position.index} in epoch {position.epoch}",
+                why=f"an epoch has {self.batches_per_epoch} batches of {self._batch}",
+                fix="resume with the data and the batch size the run began with",
+            )
+        if position.epoch != self._position.epoch:
+            self._order = epoch_order(len(self._part), seed=self._seed, epoch=position.epoch)
+        self._position = position
+
+    def fill(self, x_out: Array, y_out: Array) -> None:
+        """Writes the next batch into the two arrays and moves on."""
+        start = self._position.index * self._batch
+        fill_rows(self._part, self._order[start : start + self._batch], x_out, y_out, self._conversion)
+        epoch, index = self._position.epoch, self._position.index + 1
+        self.seek(Position(epoch=epoch, index=index) if index < self.batches_per_epoch else Position(epoch=epoch + 1))
+
+
+def epoch_order(samples: int, *, seed: int, epoch: int) -> Array:
+    """The order in which an epoch visits the samples."""
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(samples)
+
+
+def evaluation_batches(part: Part, x_out: Array, y_out: Array, conversion: Conversion | None = None) -> Iterator[int]:
+    """Fills the arrays with each batch in turn, in order, and yields how many of its rows are valid.
+
+    The last batch repeats the part's last sample where rows are left over; every sample is valid exactly once.
+    """
+    batch = len(x_out)
+    for start in range(0, len(part), batch):
+        rows = np.minimum(np.arange(start, start + batch), len(part) - 1)
+        fill_rows(part, rows, x_out, y_out, conversion or Conversion())
+        yield min(batch, len(part) - start)
+
+
+def fill_rows(part: Part, rows: Array, x_out: Array, y_out: Array, conversion: Conversion) -> None:
+    """Writes these samples and their labels into the arrays. Classes become one-hot rows where `y_out` has columns."""
+    for slot, row in enumerate(rows):
+        try:
+            convert(np.asarray(part.features[row]), x_out[slot], conversion)
+        except DataError as error:
+            raise DataError(f"sample {row}: {error.what}", why=error.why, fix=error.fix) from error
+    labels = part.labels[rows]
+    is_class = np.issubdtype(labels.dtype, np.integer)
+    if is_class and y_out.ndim == 2 and y_out.shape[1] > 1 and labels.ndim == 1:
+        y_out[...] = labels[:, np.newaxis] == np.arange(y_out.shape[1])
+    else:
+        np.copyto(y_out, labels.reshape(y_out.shape), casting="same_kind" if not is_class else "unsafe")
+
+
+def check_labels(part: Part, classes: int, *, name: str) -> None:
+    """Raises `DataError` where a label is not a class of the model."""
+    if not np.issubdtype(part.labels.dtype, np.integer):
+        raise DataError(
+            f"{name} has labels of type `{part.labels.dtype}` and the model tells {classes} classes apart",
+            fix="store labels as whole numbers, or set `train.loss` to `mse` or `l1`",
+        )
+    wrong = np.flatnonzero((part.labels < 0) | (part.labels >= classes))
+    if len(wrong):
+        largest = int(part.labels.max())
+        raise DataError(
+            f"{name} has the label {int(part.labels.flat[wrong[0]])} at sample {int(wrong[0])}, "
+            f"outside 0 to {classes - 1}",
+            why=f"the model has {classes} outputs; {len(wrong)} of {len(part)} labels are outside",
+            fix=f"set `model.classes = {largest + 1}`, or correct the labels",
+        )

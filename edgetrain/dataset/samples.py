@@ -1,0 +1,178 @@
+"""What a dataset is: samples with labels, in parts, loaded whole or one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from edgetrain.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Part of the split's definition: another number would move samples between training and validation.
+_SPLIT_SEED = 0x5EED
+
+
+class Samples(Protocol):
+    """Features by index. An array is one; a folder of images that are opened when asked for is another."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Some rows of other samples, in the order of `indices`. Nothing is copied."""
+
+    samples: Samples
+    indices: Array
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any, /) -> Any:
+        return self.samples[self.indices[index]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """Features and labels of the same length. Integer labels are classes, floating-point labels are values."""
+
+    features: Samples
+    labels: Array
+
+    def __post_init__(self) -> None:
+        if len(self.features) != len(self.labels):
+            raise DataError(
+                f"the data has {len(self.features)} samples and {len(self.labels)} labels",
+                fix="make the two the same length",
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, indices: Array) -> Part:
+        """The part that holds only these rows, in this order."""
+        return Part(features=Rows(samples=self.features, indices=indices), labels=self.labels[indices])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dataset:
+    """`validation` is held out of the source's training part; `test` is a part of its own where the source has one."""
+
+    name: str
+    train: Part
+    validation: Part | None = None
+    test: Part | None = None
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def evaluation(self) -> Part | None:
+        """What the reported metric is computed on: the test part, else the validation part."""
+        return self.test if self.test is not None else self.validation
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes that the labels need; None where labels are values."""
+        parts = [part for part in (self.train, self.validation, self.test) if part is not None and len(part)]
+        if not all(np.issubdtype(part.labels.dtype, np.integer) for part in parts):
+            return None
+        return max([len(self.class_names), *(int(part.labels.max()) + 1 for part in parts)])
+
+
+def split(
+    part: Part,
+    *,
+    name: str,
+    test: Part | None = None,
+    limit: int | None = None,
+    test_limit: int | None = None,
+    validation: float = 0.0,
+    class_names: tuple[str, ...] = (),
+) -> Dataset:
+    """A dataset from its source's parts. Which rows are used and held out depends on the numbers given, nothing else.
+
+    `limit` rows (of the test part `test_limit`) are drawn from the whole part, so that a source sorted by class stays
+    balanced; the share `validation` of them (at least one, when it is not 0) is held out.
+    """
+    if len(part) == 0:
+        raise DataError(f"{name} holds no training samples", fix="check `data.source`")
+    order = _draw(len(part), limit)
+    if test is not None and test_limit is not None and test_limit < len(test):
+        test = test.take(np.sort(_draw(len(test), test_limit)))
+    held_out = min(len(order) - 1, max(1, round(len(order) * validation))) if validation > 0 else 0
+    return Dataset(
+        name=name,
+        train=part.take(np.sort(order[held_out:])),
+        validation=part.take(np.sort(order[:held_out])) if held_out else None,
+        test=test if test is not None and len(test) else None,
+        class_names=class_names,
+    )
+
+
+def _draw(samples: int, limit: int | None) -> Array:
+    return np.random.Generator(np.random.PCG64(_SPLIT_SEED)).permutation(samples)[:limit]
+
+
+def from_arrays(
+    features: Samples,
+    labels: Any,
+    *,
+    name: str = "the arrays",
+    test: tuple[Samples, Any] | None = None,
+    limit: int | None = None,
+    validation: float = 0.1,
+) -> Dataset:
+    """A dataset over arrays, or over anything with a length and an index that gives one sample."""
+    part = Part(features=features, labels=normal_labels(labels, name))
+    test_part = None if test is None else Part(features=test[0], labels=normal_labels(test[1], name))
+    return split(part, name=name, test=test_part, limit=limit, validation=validation)
+
+
+def from_pairs(pairs: Sequence[tuple[Any, Any]], *, name: str = "the sequence", validation: float = 0.1) -> Dataset:
+    """A dataset over a sequence of (sample, label). Labels are read once, samples each time they are needed."""
+    labels = normal_labels([label for _, label in pairs], name)
+    return split(Part(features=_First(pairs=pairs), labels=labels), name=name, validation=validation)
+
+
+def from_batches(batches: Iterable[tuple[Any, Any]], *, name: str = "the batches", validation: float = 0.1) -> Dataset:
+    """A dataset from an iterable of (features, labels) batches. It is read once and kept, so it must end."""
+    features, labels = [], []
+    for batch_features, batch_labels in batches:
+        features.append(np.asarray(batch_features))
+        labels.append(np.asarray(batch_labels))
+    if not features:
+        raise DataError(f"{name} holds no training samples", why="the iterable gave no batch")
+    return from_arrays(np.concatenate(features), np.concatenate(labels), name=name, validation=validation)
+
+
+def normal_labels(labels: Any, name: str) -> Array:
+    """Labels as int64 classes or float32 values. Raises `DataError` for anything else, and for negative classes."""
+    array = np.asarray(labels)
+    if array.dtype == np.bool_ or np.issubdtype(array.dtype, np.integer):
+        if array.size and int(array.min()) < 0:
+            raise DataError(f"{name} has the label {int(array.min())}", fix="number the classes from 0")
+        return array.astype(np.int64)
+    if np.issubdtype(array.dtype, np.floating):
+        if not np.isfinite(array).all():
+            row = int(np.argwhere(~np.isfinite(array))[0][0])
+            raise DataError(f"{name} has the label {array[row]} at sample {row}", fix="remove or repair that sample")
+        return array.astype(np.float32)
+    raise DataError(
+        f"{name} has labels of type `{array.dtype}`", fix="store whole numbers (classes) or floats (values)"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    pairs: Sequence[tuple[Any, Any]]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: Any, /) -> Any:
+        return np.asarray(self.pairs[int(index)][0])

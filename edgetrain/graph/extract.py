@@ -1,0 +1,265 @@
+"""The bridge from Relax to plain data: legalise, fuse, then read kernels and calls off the result.
+
+Nothing else in edgetrain looks at fused Relax. Kernels get the C symbols `k0`, `k1`, … in the order of first use;
+equal kernels are compiled once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgetrain._tvm import Constant, PrimFunc, relax, tvm, tvm_ffi
+from edgetrain.errors import InternalError
+from edgetrain.graph.build import LOSS, BuiltFunction, BuiltStep
+from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
+from edgetrain.model.model import Array
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A kernel before lowering. `in_place` kernels write over something they read, so pointers may be equal."""
+
+    symbol: str
+    function: Any  # tirx.PrimFunc
+    in_place: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extracted:
+    graph: TrainGraph
+    kernels: tuple[Kernel, ...]
+    initial: Mapping[str, Array]  # parameters, state and constants
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    kernel: str  # Relax's name for it
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+def fuse(built: BuiltStep) -> Any:
+    """The module with every op a call to a PrimFunc, elementwise neighbours fused into one."""
+    entries = list(built.functions)
+    passes = [
+        relax.transform.DeadCodeElimination(entries),
+        relax.transform.LegalizeOps(),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+        relax.transform.DeadCodeElimination(entries),
+        relax.transform.CanonicalizeBindings(),
+    ]
+    with tvm.transform.PassContext(opt_level=3):
+        return tvm.ir.transform.Sequential(passes)(built.module)
+
+
+def extract(built: BuiltStep, name: str) -> Extracted:
+    """The training graph and its kernels. Scratch is unknown before lowering and filled in there."""
+    module = fuse(built)
+    tensors = dict(built.tensors)
+    initial = dict(built.initial)
+    symbols = _SymbolTable(module)
+    functions: dict[str, tuple[Op, ...]] = {}
+    for function, signature in built.functions.items():
+        calls = _read_function(module[function], signature, function, tensors, initial)
+        calls = _order(calls, tensors)
+        phases = _phases(calls, tensors)
+        functions[function] = tuple(
+            Op(
+                name=f"{i:04d}.{call.kernel}",
+                kernel=symbols.symbol(call),
+                reads=call.reads,
+                writes=call.writes,
+                phase=phase,
+                flops=symbols.flops(call.kernel),
+                source=_readable(call.kernel),
+            )
+            for i, (call, phase) in enumerate(zip(calls, phases, strict=True))
+        )
+    used = {n for ops in functions.values() for op in ops for n in (*op.reads, *op.writes)}
+    tensors = {n: t for n, t in tensors.items() if n in used or t.role is not Role.CONSTANT}
+    graph = TrainGraph(name=name, tensors=tensors, functions=functions)
+    validate(graph)
+    log.info("extracted %s", ", ".join(f"{f}: {len(ops)} ops" for f, ops in functions.items()))
+    return Extracted(graph=graph, kernels=symbols.kernels(), initial=initial)
+
+
+class _SymbolTable:
+    """Gives each distinct kernel a C symbol, once."""
+
+    def __init__(self, module: Any) -> None:
+        self._functions = {g.name_hint: f for g, f in module.functions.items() if isinstance(f, PrimFunc)}
+        self._by_hash: dict[tuple[int, bool], list[Kernel]] = {}
+        self._symbols: dict[tuple[str, bool], Kernel] = {}
+        self._flops: dict[str, int] = {}
+
+    def symbol(self, call: _Call) -> str:
+        in_place = bool(set(call.reads) & set(call.writes))
+        key = (call.kernel, in_place)
+        if key not in self._symbols:
+            self._symbols[key] = self._find_or_add(call.kernel, in_place)
+        return self._symbols[key].symbol
+
+    def _find_or_add(self, name: str, in_place: bool) -> Kernel:
+        function = self._functions[name].without_attr("global_symbol")
+        alike = self._by_hash.setdefault((int(tvm_ffi.structural_hash(function)), in_place), [])
+        for kernel in alike:
+            if tvm_ffi.structural_equal(kernel.function, function):
+                return kernel
+        count = sum(len(k) for k in self._by_hash.values())
+        kernel = Kernel(symbol=f"k{count}_{name}"[:100], function=function, in_place=in_place)
+        alike.append(kernel)
+        return kernel
+
+    def flops(self, name: str) -> int:
+        if name not in self._flops:
+            self._flops[name] = count_flops(self._functions[name])
+        return self._flops[name]
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(dict.fromkeys(self._symbols.values()))
+
+
+def count_flops(function: Any) -> int:
+    """Arithmetic of one kernel run, estimated from its TIR; 0 where TVM cannot tell."""
+    try:
+        return int(tvm.s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": function})))
+    except Exception:  # opaque blocks: the roofline then goes by bytes moved
+        return 0
+
+
+def _readable(kernel: str) -> str:
+    return kernel.removeprefix("fused_")
+
+
+def _read_function(
+    function: Any, signature: BuiltFunction, prefix: str, tensors: dict[str, Tensor], initial: dict[str, Array]
+) -> list[_Call]:
+    """The calls of one fused function, with results renamed to the persistent tensors they update."""
+    environment: dict[Any, Any] = dict(zip(function.params, signature.arguments, strict=True))
+    calls: list[_Call] = []
+
+    def read(expr: Any) -> Any:
+        match expr:
+            case relax.Var():
+                return environment[expr]
+            case relax.Tuple():
+                return [read(f) for f in expr.fields]
+            case relax.TupleGetItem():
+                return read(expr.tuple_value)[expr.index]
+            case Constant():
+                return _constant(expr.value.numpy(), tensors, initial)
+            case _:
+                raise InternalError(f"fused function `{prefix}` holds an expression of type {type(expr).__name__}")
+
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            var, expr = binding.var, binding.value
+            if not isinstance(expr, relax.Call):
+                environment[var] = read(expr)
+                continue
+            if str(expr.op.name) != "relax.call_tir":
+                raise InternalError(f"`{expr.op.name}` was not lowered to a kernel", fix="report it with the model")
+            outputs = var.ty.fields if isinstance(var.ty, relax.TupleType) else [var.ty]
+            names = [f"{prefix}.{len(calls)}.{i}" for i in range(len(outputs))]
+            for name, ty in zip(names, outputs, strict=True):
+                tensors[name] = Tensor(
+                    name=name, shape=tuple(int(d) for d in ty.shape), dtype=str(ty.dtype), role=Role.TEMPORARY
+                )
+            reads = [read(a) for a in expr.args[1].fields] if isinstance(expr.args[1], relax.Tuple) else read(expr.args[1])
+            calls.append(_Call(expr.args[0].name_hint, tuple(reads), tuple(names)))
+            environment[var] = names if isinstance(var.ty, relax.TupleType) else names[0]
+    results = read(function.body.body)
+    return _rename_results(calls, dict(zip(signature.results, results, strict=True)), tensors)
+
+
+def _constant(value: Array, tensors: dict[str, Tensor], initial: dict[str, Array]) -> str:
+    for name, known in initial.items():
+        if tensors[name].role is Role.CONSTANT and known.dtype == value.dtype and np.array_equal(known, value):
+            return name
+    name = f"constant.{sum(t.role is Role.CONSTANT for t in tensors.values())}"
+    tensors[name] = Tensor(name=name, shape=tuple(value.shape), dtype=str(value.dtype), role=Role.CONSTANT)
+    initial[name] = value
+    return name
+
+
+def _rename_results(calls: list[_Call], results: Mapping[str, str], tensors: dict[str, Tensor]) -> list[_Call]:
+    """The temporary that becomes a parameter's new value *is* the parameter: written in place."""
+    renamed = {}
+    for persistent, temporary in results.items():
+        if temporary in renamed or not tensors[temporary].is_temporary:
+            raise InternalError(
+                f"`{persistent}` would be written from `{temporary}`, which is not its own value",
+                why="the model returns an input, a weight, or one value twice",
+                fix="export the model with distinct computed outputs",
+            )
+        renamed[temporary] = persistent
+    for temporary in renamed:
+        del tensors[temporary]
+    swap: Callable[[str], str] = lambda n: renamed.get(n, n)  # noqa: E731
+    return [_Call(c.kernel, tuple(map(swap, c.reads)), tuple(map(swap, c.writes))) for c in calls]
+
+
+def _order(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[_Call]:
+    """A stable order in which every update in place comes after the last reader of the old value.
+
+    A reader of an *output* (loss, logits) reads the new value instead, as of any temporary.
+    """
+    writers = {n: i for i, c in enumerate(calls) for n in c.writes}
+    before: list[set[int]] = [set() for _ in calls]
+    for i, call in enumerate(calls):
+        for name in call.reads:
+            writer = writers.get(name)
+            if writer is None or writer == i:
+                continue
+            if tensors[name].role in (Role.TEMPORARY, Role.OUTPUT):
+                before[i].add(writer)
+            else:
+                before[writer].add(i)
+    order: list[_Call] = []
+    placed: set[int] = set()
+    pending = list(range(len(calls)))
+    while pending:
+        ready = next((i for i in pending if before[i] <= placed), None)
+        if ready is None:
+            raise InternalError("updates in place depend on each other in a circle")
+        pending.remove(ready)
+        placed.add(ready)
+        order.append(calls[ready])
+    return order
+
+
+def _phases(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[Phase]:
+    """Forward is what the loss (or, without one, everything) depends on; updates write parameters or state."""
+    writers = {n: i for i, c in enumerate(calls) for n in c.writes}
+    updates = {
+        i for i, c in enumerate(calls) if any(tensors[n].role in (Role.PARAMETER, Role.STATE) for n in c.writes)
+    }
+    loss = writers.get(LOSS)
+    if loss is None:
+        return [Phase.UPDATE if i in updates else Phase.FORWARD for i in range(len(calls))]
+    forward = set()
+    stack = [loss]
+    while stack:
+        for name in calls[stack.pop()].reads:
+            writer = writers.get(name)
+            if writer is not None and writer not in forward and tensors[name].is_temporary:
+                forward.add(writer)
+                stack.append(writer)
+
+    def phase(i: int) -> Phase:
+        if i == loss:
+            return Phase.LOSS
+        if i in updates:
+            return Phase.UPDATE
+        return Phase.FORWARD if i in forward else Phase.BACKWARD
+
+    return [phase(i) for i in range(len(calls))]

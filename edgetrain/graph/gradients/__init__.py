@@ -1,0 +1,20 @@
+"""Gradient rules by Relax op name, one file per op family. An op that is not here uses TVM's own gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgetrain.graph.gradients.activation import ACTIVATION_RULES
+from edgetrain.graph.gradients.convolution import CONVOLUTION_RULES
+from edgetrain.graph.gradients.matmul import MATMUL_RULES
+from edgetrain.graph.gradients.normalisation import NORMALISATION_RULES
+from edgetrain.graph.gradients.pooling import POOLING_RULES
+from edgetrain.graph.gradients.rule import Rule
+
+RULES: Mapping[str, Rule] = {
+    **ACTIVATION_RULES,
+    **CONVOLUTION_RULES,
+    **MATMUL_RULES,
+    **NORMALISATION_RULES,
+    **POOLING_RULES,
+}

@@ -1,0 +1,104 @@
+"""2-D pools. Where several inputs tie for a maximum, the first one gets the gradient, as in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgetrain._tvm import shape_of, te, tirx
+from edgetrain.graph.gradients.rule import Backward, Gradients, Rule
+from edgetrain.graph.gradients.window import Window, guarded, window_of
+
+
+def _kernel(attributes: Any) -> tuple[int, int]:
+    return int(attributes.pool_size[0]), int(attributes.pool_size[1])
+
+
+def _max_pool2d(step: Backward) -> Gradients:
+    window, kernel = window_of(step.attributes), _kernel(step.attributes)
+    data, pooled = step.inputs[0], step.outputs[0]
+    winners = step.emit_te(max_pool2d_winner, data, pooled, kernel=kernel, window=window)
+    gradient = step.emit_te(
+        max_pool2d_gradient, winners, step.output_gradient, shape=shape_of(data), kernel=kernel, window=window
+    )
+    return [gradient]
+
+
+def max_pool2d_winner(data: Any, pooled: Any, *, kernel: tuple[int, int], window: Window) -> Any:
+    """The number of the tap (row by row) that first holds the window's maximum."""
+    _, _, height, width = shape_of(data)
+    batch, channels, out_height, out_width = shape_of(pooled)
+    rows, columns = kernel
+    r, s = te.reduce_axis((0, rows), "r"), te.reduce_axis((0, columns), "s")
+    nobody = tirx.const(rows * columns, "int32")
+
+    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+        h, w = window.source(y, 0, r), window.source(x, 1, s)
+        guards = window.inside(h, 0, outputs=out_height, size=height, taps=rows)
+        guards += window.inside(w, 1, outputs=out_width, size=width, taps=columns)
+        tap = tirx.Cast("int32", r * columns + s)
+        hit = tirx.if_then_else(data[n, c, h, w] == pooled[n, c, y, x], tap, nobody)
+        return te.min(guarded(guards, hit, nobody), axis=[r, s])
+
+    return te.compute((batch, channels, out_height, out_width), element, name="max_pool2d_winner")
+
+
+def max_pool2d_gradient(
+    winners: Any, dy: Any, *, shape: tuple[int, ...], kernel: tuple[int, int], window: Window
+) -> Any:
+    _, _, out_height, out_width = shape_of(dy)
+    r = te.reduce_axis((0, window.tap_count(kernel[0], 0)), "r")
+    s = te.reduce_axis((0, window.tap_count(kernel[1], 1)), "s")
+
+    def element(n: Any, c: Any, h: Any, w: Any) -> Any:
+        y, row, row_guards = window.meet(h, 0, r, kernel[0], out_height)
+        x, column, column_guards = window.meet(w, 1, s, kernel[1], out_width)
+        won = winners[n, c, y, x] == tirx.Cast("int32", row * kernel[1] + column)
+        zero = tirx.const(0, dy.dtype)
+        share = tirx.if_then_else(won, dy[n, c, y, x], zero)
+        return te.sum(guarded(row_guards + column_guards, share), axis=[r, s])
+
+    return te.compute(shape, element, name="max_pool2d_gradient")
+
+
+def _avg_pool2d(step: Backward) -> Gradients:
+    gradient = step.emit_te(
+        avg_pool2d_gradient,
+        step.output_gradient,
+        shape=shape_of(step.inputs[0]),
+        kernel=_kernel(step.attributes),
+        window=window_of(step.attributes),
+        count_padding=bool(step.attributes.count_include_pad),
+    )
+    return [gradient]
+
+
+def avg_pool2d_gradient(
+    dy: Any, *, shape: tuple[int, ...], kernel: tuple[int, int], window: Window, count_padding: bool
+) -> Any:
+    _, _, height, width = shape
+    _, _, out_height, out_width = shape_of(dy)
+    r = te.reduce_axis((0, window.tap_count(kernel[0], 0)), "r")
+    s = te.reduce_axis((0, window.tap_count(kernel[1], 1)), "s")
+
+    def covered(output: Any, axis: int, size: int) -> Any:
+        """How many taps of the window at `output` are real elements."""
+        if count_padding:
+            return tirx.const(kernel[axis], "int32")
+        start = tirx.Cast("int32", output) * window.strides[axis] - window.pads[axis]
+        return tirx.min(start + kernel[axis], size) - tirx.max(start, 0)
+
+    def element(n: Any, c: Any, h: Any, w: Any) -> Any:
+        y, _, row_guards = window.meet(h, 0, r, kernel[0], out_height)
+        x, _, column_guards = window.meet(w, 1, s, kernel[1], out_width)
+        count = covered(y, 0, height) * covered(x, 1, width)
+        share = dy[n, c, y, x] / tirx.Cast(dy.dtype, tirx.max(count, 1))
+        return te.sum(guarded(row_guards + column_guards, share), axis=[r, s])
+
+    return te.compute(shape, element, name="avg_pool2d_gradient")
+
+
+POOLING_RULES: Mapping[str, Rule] = {
+    "relax.nn.max_pool2d": Rule(backward=_max_pool2d),
+    "relax.nn.avg_pool2d": Rule(backward=_avg_pool2d),
+}

@@ -1,0 +1,209 @@
+"""The training graph as plain data: what the planner, the program and the reports read. No TVM here.
+
+A `TrainGraph` holds tensors and functions. A function is a list of ops in an order that is valid as it stands:
+every op reads tensors that were written before it, and an op that updates a tensor in place comes after every
+other reader of the old value. Ops call kernels with pointers to: reads, then writes, then scratch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from edgetrain.errors import InternalError
+
+FORMAT = "edgetrain.graph/1"
+
+DTYPE_BYTES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+
+
+class Role(StrEnum):
+    """Why a tensor exists. All but `TEMPORARY` live for the whole run, in the persistent part of the arena."""
+
+    PARAMETER = "parameter"  # trained, or frozen but part of the model; saved
+    STATE = "state"  # optimizer state, running statistics, gradient accumulators; saved
+    CONSTANT = "constant"  # never written; shipped with the program
+    INPUT = "input"  # written by the host before a call
+    OUTPUT = "output"  # read by the host after a call
+    TEMPORARY = "temporary"  # activations and gradients: what the planner decides about
+
+
+class Phase(StrEnum):
+    FORWARD = "forward"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.elements * DTYPE_BYTES[self.dtype]
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.role is Role.TEMPORARY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One kernel call. Writing a tensor that is not temporary happens in place, and exactly once a step."""
+
+    name: str  # unique within its function
+    kernel: str  # C symbol
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    scratch_bytes: tuple[int, ...] = ()
+    phase: Phase
+    flops: int = 0
+    source: str = ""  # what a person would call it: the ONNX node or the relax op
+
+    @property
+    def total_scratch_bytes(self) -> int:
+        return sum(self.scratch_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainGraph:
+    """Tensors by name and functions by name: `step`, `evaluate`, and `apply` when gradients accumulate."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    functions: Mapping[str, tuple[Op, ...]]
+
+    @cached_property
+    def persistent(self) -> tuple[Tensor, ...]:
+        """Tensors that live for the whole run, saved ones (parameters, state) first, in a fixed order."""
+        order = {Role.PARAMETER: 0, Role.STATE: 1, Role.CONSTANT: 2, Role.INPUT: 3, Role.OUTPUT: 4}
+        kept = [t for t in self.tensors.values() if not t.is_temporary]
+        return tuple(sorted(kept, key=lambda t: order[t.role]))
+
+    def by_role(self, role: Role) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors.values() if t.role is role)
+
+    def temporaries(self, function: str) -> tuple[Tensor, ...]:
+        """The temporary tensors of one function, in the order they are first written."""
+        names = dict.fromkeys(n for op in self.functions[function] for n in op.writes)
+        return tuple(self.tensors[n] for n in names if self.tensors[n].is_temporary)
+
+    def bytes_moved(self, op: Op) -> int:
+        return sum(self.tensors[n].nbytes for n in (*op.reads, *op.writes)) + op.total_scratch_bytes
+
+    def op(self, function: str, name: str) -> Op:
+        return self._ops_by_name[function][name]
+
+    @cached_property
+    def _ops_by_name(self) -> Mapping[str, Mapping[str, Op]]:
+        return {f: {op.name: op for op in ops} for f, ops in self.functions.items()}
+
+
+def validate(graph: TrainGraph) -> None:
+    """Checks the invariants of the module's docstring. Raises `InternalError` naming the first op that breaks one."""
+    for function, ops in graph.functions.items():
+        written: set[str] = set()
+        updated: set[str] = set()
+        names: set[str] = set()
+        for op in ops:
+            where = f"{function}: op `{op.name}`"
+            if op.name in names:
+                raise InternalError(f"{where} is defined twice")
+            names.add(op.name)
+            for name in (*op.reads, *op.writes):
+                if name not in graph.tensors:
+                    raise InternalError(f"{where} names the unknown tensor `{name}`")
+            for name in op.reads:
+                if graph.tensors[name].is_temporary and name not in written:
+                    raise InternalError(f"{where} reads `{name}` before anything wrote it")
+                if name in updated and graph.tensors[name].role is not Role.OUTPUT:
+                    raise InternalError(f"{where} reads `{name}` after its update in place")
+            for name in op.writes:
+                tensor = graph.tensors[name]
+                if tensor.is_temporary and name in written:
+                    raise InternalError(f"{where} writes `{name}` a second time")
+                if tensor.role in (Role.CONSTANT, Role.INPUT):
+                    raise InternalError(f"{where} writes the {tensor.role} `{name}`")
+                (written if tensor.is_temporary else updated).add(name)
+
+
+def to_json(graph: TrainGraph) -> str:
+    """Canonical text: the same graph gives the same bytes."""
+    data = {
+        "format": FORMAT,
+        "name": graph.name,
+        "tensors": [
+            {"name": t.name, "shape": list(t.shape), "dtype": t.dtype, "role": str(t.role)}
+            for t in graph.tensors.values()
+        ],
+        "functions": {
+            f: [
+                {
+                    "name": op.name,
+                    "kernel": op.kernel,
+                    "reads": list(op.reads),
+                    "writes": list(op.writes),
+                    "scratch_bytes": list(op.scratch_bytes),
+                    "phase": str(op.phase),
+                    "flops": op.flops,
+                    "source": op.source,
+                }
+                for op in ops
+            ]
+            for f, ops in graph.functions.items()
+        },
+    }
+    return json.dumps(data, indent=1) + "\n"
+
+
+def from_json(text: str) -> TrainGraph:
+    """The inverse of `to_json`. Raises `InternalError` for another format or a broken graph."""
+    data: dict[str, Any] = json.loads(text)
+    if data.get("format") != FORMAT:
+        raise InternalError(f"graph has format `{data.get('format')}`, this version reads `{FORMAT}`")
+    tensors = {
+        t["name"]: Tensor(name=t["name"], shape=tuple(t["shape"]), dtype=t["dtype"], role=Role(t["role"]))
+        for t in data["tensors"]
+    }
+    functions = {
+        f: tuple(
+            Op(
+                name=o["name"],
+                kernel=o["kernel"],
+                reads=tuple(o["reads"]),
+                writes=tuple(o["writes"]),
+                scratch_bytes=tuple(o["scratch_bytes"]),
+                phase=Phase(o["phase"]),
+                flops=o["flops"],
+                source=o["source"],
+            )
+            for o in ops
+        )
+        for f, ops in data["functions"].items()
+    }
+    graph = TrainGraph(name=data["name"], tensors=tensors, functions=functions)
+    validate(graph)
+    return graph

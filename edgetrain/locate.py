@@ -1,0 +1,45 @@
+"""Where edgetrain's own files are: the data it ships, and the cache it may write.
+
+The only module that reads the environment: everything else takes paths as arguments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from edgetrain.errors import InternalError
+
+_PACKAGE = Path(__file__).resolve().parent
+
+# A wheel carries `targets/` and `recipes/` inside the package; a checkout keeps them beside it, where people look.
+_OUTSIDE_IN_A_CHECKOUT = frozenset({"targets", "recipes"})
+
+
+def data_path(first: str, *parts: str, package: Path = _PACKAGE) -> Path:
+    """The path of a file or folder that edgetrain ships: `data_path("targets", "jetson.toml")`.
+
+    Only `first` is required to exist, so that the caller can say what it misses in its own words.
+    Raises `InternalError` where it does not: the installation is incomplete.
+    """
+    roots = [package / "_data"]
+    if first in _OUTSIDE_IN_A_CHECKOUT:
+        roots.append(package.parent)
+    for root in roots:
+        if (root / first).exists():
+            return root.joinpath(first, *parts)
+    raise InternalError(
+        f"the packaged data `{first}` is missing",
+        why=f"looked in {', '.join(str(root) for root in roots)}",
+        fix="install edgetrain again",
+    )
+
+
+def user_cache_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder for files that can be made again: `$XDG_CACHE_HOME/edgetrain`, else `~/.cache/edgetrain`.
+
+    It is not created here. A relative `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks.
+    """
+    base = Path((os.environ if environment is None else environment).get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "edgetrain"

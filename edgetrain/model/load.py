@@ -1,0 +1,74 @@
+"""Reading an ONNX file, with every way it can be broken turned into one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from edgetrain.errors import ModelError, UnsupportedError
+
+OPSETS = range(13, 22)  # what the converters are written and tested for
+ONNX_DOMAINS = ("", "ai.onnx")
+
+
+def load_onnx(path: Path) -> Any:
+    """The checked `onnx.ModelProto` in `path`, weights included.
+
+    Raises `ModelError` when the file is missing, unreadable or not a valid ONNX model, and `UnsupportedError` for
+    an opset outside `OPSETS`.
+    """
+    if not path.is_file():
+        raise ModelError(
+            f"no model file at `{path}`",
+            why="the path is a directory" if path.is_dir() else "nothing is there",
+            fix="give the path of an .onnx file, or a recipe name (`edgetrain recipes` lists them)",
+        )
+    try:
+        proto = onnx.load(str(path))
+    except OSError as error:
+        raise ModelError(
+            f"cannot read the model `{path}`",
+            why=str(error),
+            fix="check the permissions; a model with external data needs its data files beside it",
+        ) from error
+    except Exception as error:  # protobuf raises its own DecodeError; onnx wraps some of them, not all
+        raise ModelError(
+            f"`{path}` is not an ONNX model",
+            why=f"the file does not parse ({str(error).splitlines()[0] if str(error) else type(error).__name__})",
+            fix="export the model again, or check that the download or copy is complete",
+        ) from error
+    check(proto, str(path))
+    return proto
+
+
+def check(proto: Any, name: str) -> None:
+    """Raises as `load_onnx` does, for a model that is in memory already."""
+    if not proto.graph.node:
+        raise ModelError(
+            f"`{name}` is not an ONNX model",
+            why="it parses, but holds no nodes",
+            fix="export the model again, or check that the download or copy is complete",
+        )
+    opset = opset_of(proto)
+    if opset not in OPSETS:
+        raise UnsupportedError(
+            f"`{name}` uses ONNX opset {opset}; edgetrain reads opsets {OPSETS.start} to {OPSETS.stop - 1}",
+            fix="export it again with opset_version=17",
+        )
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        if "No Op registered for" in str(error):
+            return  # custom ops are reported by the importer, which names all of them
+        raise ModelError(
+            f"`{name}` is not a valid ONNX model",
+            why=str(error).strip().splitlines()[0],
+            fix="export the model again; `onnx.checker.check_model` must accept it",
+        ) from error
+
+
+def opset_of(proto: Any) -> int:
+    versions = [o.version for o in proto.opset_import if o.domain in ONNX_DOMAINS]
+    return max(versions, default=0)

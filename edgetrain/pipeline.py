@@ -1,0 +1,209 @@
+"""The product on one screen: model → graph → plan → program → run, five calls.
+
+Each stage takes the previous one's result and nothing else that changes, so any stage can be tested, dumped or
+started from a dump alone. TVM is used inside `compile_graph` only, in another process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
+from edgetrain.dataset.load import load_dataset
+from edgetrain.dataset.samples import Dataset
+from edgetrain.graph import ir as graph_ir
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.locate import user_cache_dir
+from edgetrain.plan import dump as plan_dump
+from edgetrain.plan.planner import make_plan
+from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.program.artifact import Artifact
+from edgetrain.program.build import build_program
+from edgetrain.program.cache import BuildCache
+from edgetrain.program.compile import CodegenRequest, Compiled, CompileRequest, ModelSource, Progress, compile_graph
+from edgetrain.recipes import Recipe
+from edgetrain.run.callbacks import Callback
+from edgetrain.run.execute import RunFolder, execute
+from edgetrain.run.report import RunReport
+from edgetrain.targets import HOST, Target, load_target
+from edgetrain.units import Bytes, show_bytes
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[[str], None]
+
+
+def _silent(_line: str) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the user asked for: a recipe, on a target, inside a budget."""
+
+    recipe: Recipe
+    target: Target
+    budget: Budget = Budget()
+    solver: str = "greedy"
+    threads: int | None = None  # None: all of the host's cores
+    cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
+    progress: Progress | None = None
+    notify: Notify = _silent
+
+
+def fit(
+    job: Job,
+    out: Path,
+    *,
+    dataset: Dataset | None = None,
+    callbacks: Iterable[Callback] = (),
+    resume: bool = False,
+    dump: Path | None = None,
+) -> RunReport:
+    """Trains, and leaves checkpoints, log, report, program and the trained model in `out`.
+
+    Raises any `EdgetrainError`; whatever was saved before stays good.
+    """
+    data = dataset if dataset is not None else load_dataset(job.recipe.data)  # first: it fails fastest
+    compiled = compile_stage(job)
+    plan = plan_stage(job, compiled)
+    program = program_stage(job, compiled, plan)
+    report = execute(
+        program,
+        compiled,
+        data,
+        job.recipe,
+        folder=RunFolder(out),
+        budget_bytes=plan.budget.memory_bytes,
+        target=job.target.name,
+        threads=job.threads or load_target(HOST).codegen.cores,
+        callbacks=callbacks,
+        resume=resume,
+    )
+    if dump is not None:
+        dump_stages(dump, job, compiled, plan, program, report)
+    return report
+
+
+def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
+    """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host."""
+    codegen = job.target.codegen
+    request = CompileRequest(
+        model=ModelSource(
+            source=job.recipe.model.source, classes=job.recipe.model.classes, seed=job.recipe.train.seed
+        ),
+        options=train_options(job.recipe),
+        vector_bits=codegen.vector_bits,
+        vector_registers=codegen.vector_registers,
+        cores=codegen.cores,
+        codegens=tuple(codegen_of(t) for t in _targets_to_build(job.target)) if with_kernels else (),
+    )
+    return compile_graph(request, cache=job.cache, progress=job.progress)
+
+
+def plan_stage(job: Job, compiled: Compiled) -> Plan:
+    """Which activations are kept, recomputed or paged, and where everything lies. Raises `PlanInfeasibleError`."""
+    budget = effective_budget(job)
+    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
+    return make_plan(compiled.graph, budget, costs, solver=job.solver, storage=storage_cost(job.target))
+
+
+def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
+    """The program that runs here; for another target also the one that runs there, from the same plan."""
+    built = {}
+    for target in _targets_to_build(job.target):
+        codegen = codegen_of(target)
+        built[target.name] = build_program(compiled, plan, codegen, cache=job.cache)
+    if not job.target.is_host:
+        job.notify(
+            f"no {job.target.name} reachable: running its plan on this host; times are this host's"
+            f" (its own program: {built[job.target.name].directory})"
+        )
+    return built[HOST]
+
+
+def train_options(recipe: Recipe) -> TrainOptions:
+    train = recipe.train
+    return TrainOptions(
+        batch=train.batch,
+        loss=train.loss,
+        optimizer=OptimizerOptions(
+            kind=train.optimizer,
+            momentum=train.momentum if train.optimizer == "sgd" else 0.0,
+            weight_decay=train.weight_decay,
+            beta1=train.beta1,
+            beta2=train.beta2,
+            epsilon=train.epsilon,
+        ),
+        update_mode=recipe.update.mode,
+        update_names=recipe.update.names,
+        batchnorm=recipe.model.batchnorm,
+        clip_norm=train.clip_norm,
+        accumulate=train.accumulate,
+        input_shapes=dict(recipe.model.inputs) or None,
+    )
+
+
+def effective_budget(job: Job) -> Budget:
+    """The user's budget, never more than the device has; another device's memory is its budget by default."""
+    asked, has = job.budget.memory_bytes, job.target.memory_bytes
+    if asked is None:
+        return job.budget if job.target.is_host else dataclasses.replace(job.budget, memory_bytes=has)
+    if asked > has:
+        job.notify(f"{job.target.name} has {show_bytes(has)}: planning for that, not {show_bytes(asked)}")
+    return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
+
+
+def device_costs(target: Target) -> DeviceCosts:
+    return DeviceCosts(
+        flops_per_s=target.flops_per_s,
+        memory_bytes_per_s=target.memory_bytes_per_s,
+        launch_s=target.launch_s,
+        joules_per_flop=target.joules_per_flop,
+        joules_per_byte=target.joules_per_byte,
+    )
+
+
+def storage_cost(target: Target) -> StorageCost | None:
+    storage = target.storage
+    if storage is None:
+        return None
+    return StorageCost(
+        read_bytes_per_s=storage.read_bytes_per_s,
+        write_bytes_per_s=storage.write_bytes_per_s,
+        joules_per_byte_read=storage.joules_per_byte_read,
+        joules_per_byte_written=storage.joules_per_byte_written,
+    )
+
+
+def codegen_of(target: Target) -> CodegenRequest:
+    codegen = target.codegen
+    features = tuple(f for f in codegen.features.split(",") if f)
+    return CodegenRequest(
+        name=target.name, triple=codegen.triple, cpu=codegen.cpu, features=features, cores=codegen.cores
+    )
+
+
+def _targets_to_build(target: Target) -> tuple[Target, ...]:
+    return (target,) if target.is_host else (target, load_target(HOST))
+
+
+def dump_stages(
+    folder: Path, job: Job, compiled: Compiled, plan: Plan, program: Artifact | None, report: RunReport | None
+) -> None:
+    """Writes every stage's output under its number and name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
+    plain = {f: {op: dataclasses.asdict(c) for op, c in by_op.items()} for f, by_op in costs.items()}
+    (folder / "1-graph.json").write_text(graph_ir.to_json(compiled.graph), encoding="utf-8")
+    (folder / "2-costs.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    (folder / "3-plan.json").write_text(plan_dump.to_json(plan), encoding="utf-8")
+    if program is not None:
+        program.copy_to(folder / "4-program")
+    if report is not None:
+        (folder / "5-report.json").write_text(report.to_json(), encoding="utf-8")

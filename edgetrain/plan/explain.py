@@ -1,0 +1,166 @@
+"""What a plan does with memory and time, for a person on one screen and for a script as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.graph.ir import Phase, Role, TrainGraph
+from edgetrain.plan.schedule import (
+    ALIGNMENT_BYTES,
+    Compute,
+    Plan,
+    Replay,
+    Schedule,
+    Step,
+    align,
+    paged_tensors,
+    replay,
+    scratch_name,
+)
+from edgetrain.units import Joules, Seconds, show_bytes, show_bytes_both, show_joules, show_seconds
+
+FORMAT = "edgetrain.explanation/1"
+
+_PERSISTENT_LABELS: Mapping[Role, str] = {
+    Role.PARAMETER: "parameters",
+    Role.STATE: "state",
+    Role.CONSTANT: "constants",
+    Role.INPUT: "inputs",
+    Role.OUTPUT: "outputs",
+}
+_LABELS = (*_PERSISTENT_LABELS.values(), "activations", "gradients", "scratch")
+_GRADIENT_PHASES = (Phase.BACKWARD, Phase.UPDATE)
+_BIGGEST = 3
+_BAR_WIDTH = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`bytes_by_label` adds up, with `fragmentation_bytes`, to `peak_bytes`; sizes are as aligned in the arena."""
+
+    fits: bool
+    peak_bytes: int
+    budget_bytes: int | None
+    fragmentation_bytes: int
+    bytes_by_label: Mapping[str, int]
+    peak_function: str
+    peak_op: str
+    peak_source: str  # what a person would call the op at the peak
+    biggest: Mapping[str, int]  # the largest temporaries at the peak
+    recomputed: Mapping[str, int]  # `function/op` -> runs beyond the first
+    paged: tuple[str, ...]
+    seconds: float
+    joules: float
+    slowdown: float | None  # modelled time of `step` against keeping everything
+    keep_all_bytes: int | None
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+
+    def to_text(self) -> str:
+        return "\n".join((*self._headline(), "", *self._memory(), "", *self._work())) + "\n"
+
+    def _headline(self) -> tuple[str, ...]:
+        if self.budget_bytes is None:
+            return (f"peak {show_bytes_both(self.peak_bytes)}, no memory budget",)
+        word = "fits" if self.fits else "DOES NOT FIT"
+        share = self.peak_bytes / max(1, self.budget_bytes)
+        budget = show_bytes_both(self.budget_bytes)
+        return (f"{word}: peak {show_bytes_both(self.peak_bytes)} of {budget}, {share:.1%}",)
+
+    def _memory(self) -> tuple[str, ...]:
+        rows = {label: size for label, size in self.bytes_by_label.items() if size}
+        rows["fragmentation"] = self.fragmentation_bytes
+        lines = [
+            f"memory at the peak, op `{self.peak_op}` ({self.peak_source or 'no source'}) in {self.peak_function}:"
+        ]
+        for label, size in rows.items():
+            bar = "█" * round(_BAR_WIDTH * size / max(1, self.peak_bytes))
+            lines.append(f"  {label:<14}{show_bytes(size):>9} {size / max(1, self.peak_bytes):>6.1%} {bar}".rstrip())
+        if self.biggest:
+            named = ", ".join(f"{name} {show_bytes(size)}" for name, size in self.biggest.items())
+            lines.append(f"  largest temporaries: {named}")
+        return tuple(lines)
+
+    def _work(self) -> tuple[str, ...]:
+        lines = [f"one step: {show_seconds(self.seconds)}, {show_joules(self.joules)} (modelled)"]
+        if self.slowdown is not None and self.keep_all_bytes is not None:
+            kept = show_bytes(self.keep_all_bytes)
+            lines.append(f"slowdown: {self.slowdown:.2f}x against keeping everything, which needs {kept}")
+        lines.append(f"recomputed: {sum(self.recomputed.values())} runs of {len(self.recomputed)} ops")
+        lines.append(f"paged: {len(self.paged)} tensors")
+        return tuple(lines)
+
+
+def explain(graph: TrainGraph, plan: Plan) -> Explanation:
+    """Replays the plan and says who holds what when memory is fullest.
+
+    Raises `InternalError` if the plan does not belong to the graph or is not valid.
+    """
+    replays = {name: _replay_bytes(graph, schedule) for name, schedule in plan.schedules.items()}
+    function = max(plan.schedules, key=lambda name: _top(plan.schedules[name], plan.persistent_bytes))
+    schedule, found = plan.schedules[function], replays[function]
+    op = _op_at(schedule.steps, found.peak_step)
+    temporaries = _temporaries_at_peak(graph, function, found)
+    by_label = _bytes_by_label(graph, function, temporaries)
+    recomputed = {f"{name}/{op}": runs for name, r in replays.items() for op, runs in r.recomputed.items()}
+    budget_bytes = plan.budget.memory_bytes
+    named = {name: size for name, size in temporaries.items() if name in graph.tensors}
+    return Explanation(
+        fits=budget_bytes is None or plan.peak_bytes <= budget_bytes,
+        peak_bytes=plan.peak_bytes,
+        budget_bytes=budget_bytes,
+        fragmentation_bytes=plan.peak_bytes - sum(by_label.values()),
+        bytes_by_label=by_label,
+        peak_function=function,
+        peak_op=op,
+        peak_source=graph.op(function, op).source if op else "",
+        biggest=dict(sorted(named.items(), key=lambda item: (-item[1], item[0]))[:_BIGGEST]),
+        recomputed=recomputed,
+        paged=tuple(sorted({t for s in plan.schedules.values() for t in paged_tensors(s.steps)})),
+        seconds=plan.seconds,
+        joules=plan.joules,
+        slowdown=plan.seconds / plan.keep_all_seconds if plan.keep_all_seconds else None,
+        keep_all_bytes=plan.keep_all_bytes,
+    )
+
+
+def _replay_bytes(graph: TrainGraph, schedule: Schedule) -> Replay:
+    """Only bytes matter here; times are in the plan already, so everything costs nothing."""
+    nothing = OpCost(seconds=Seconds(0.0), joules=Joules(0.0))
+    storage = StorageCost(
+        read_bytes_per_s=1.0, write_bytes_per_s=1.0, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    )
+    costs = {op.name: nothing for op in graph.functions[schedule.function]}
+    return replay(graph, schedule.function, schedule.steps, costs, storage)
+
+
+def _top(schedule: Schedule, persistent_bytes: int) -> int:
+    return max((p.offset + p.nbytes for p in schedule.placements), default=persistent_bytes)
+
+
+def _op_at(steps: Sequence[Step], index: int) -> str:
+    """The op that runs at a step, or the next to run: a page-in serves the op that follows it."""
+    following = (step.op for step in steps[index:] if isinstance(step, Compute))
+    return next(following, "")
+
+
+def _temporaries_at_peak(graph: TrainGraph, function: str, found: Replay) -> Mapping[str, int]:
+    return {stay.tensor: stay.nbytes for stay in found.stays if stay.start <= found.peak_step <= stay.end}
+
+
+def _bytes_by_label(graph: TrainGraph, function: str, temporaries: Mapping[str, int]) -> Mapping[str, int]:
+    by_label = dict.fromkeys(_LABELS, 0)
+    for tensor in graph.persistent:
+        by_label[_PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
+    label: dict[str, str] = {}
+    for op in graph.functions[function]:
+        for name in op.writes:
+            label[name] = "gradients" if op.phase in _GRADIENT_PHASES else "activations"
+        label.update(dict.fromkeys((scratch_name(op.name, i) for i in range(len(op.scratch_bytes))), "scratch"))
+    for name, size in temporaries.items():
+        by_label[label[name]] += size
+    return by_label

@@ -1,0 +1,202 @@
+"""TrainGraph and budget in, Plan out: solve each function, pack it, and count everything, fragmentation included."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.errors import PlanInfeasibleError, UsageError
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.plan.arena import PersistentLayout, layout_persistent, pack, shift
+from edgetrain.plan.explain import Explanation, explain
+from edgetrain.plan.schedule import (
+    ALIGNMENT_BYTES,
+    PAGE_BYTES,
+    Budget,
+    Plan,
+    Replay,
+    Schedule,
+    Step,
+    align,
+    replay,
+)
+from edgetrain.plan.solvers import FLOORS, SOLVERS
+from edgetrain.plan.solvers.keep_all import keep_all_steps
+from edgetrain.units import Bytes, parse_bytes, show_bytes, show_bytes_up, show_joules, show_seconds
+
+log = logging.getLogger(__name__)
+
+CostsByFunction = Mapping[str, Mapping[str, OpCost]]
+
+_TRAINING_FUNCTION = "step"
+_MAX_TIGHTENINGS = 8  # solves again with a tighter limit because of fragmentation
+_LEAST_TIGHTENING_SHARE = 0.005
+_FLOOR_GROWTH_SHARE = 0.01  # how far the reported smallest budget is raised when packing misses it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    graph: TrainGraph
+    costs: CostsByFunction
+    solver: str
+    storage: StorageCost | None
+    layout: PersistentLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Solved:
+    """One function, solved and packed."""
+
+    schedule: Schedule
+    found: Replay
+    arena_bytes: int  # from the arena's start
+    lower_bound_bytes: int
+
+
+def make_plan(
+    graph: TrainGraph,
+    budget: Budget,
+    costs: CostsByFunction,
+    *,
+    solver: str = "greedy",
+    storage: StorageCost | None = None,
+) -> Plan:
+    """Plans every function of the graph into one arena that fits the budget.
+
+    Without a memory budget nothing is recomputed or paged. Time and energy are checked against the model of `step`.
+    Raises `PlanInfeasibleError` with the smallest budget that works, tried before it is named; `UsageError` for an
+    unknown solver.
+    """
+    if solver not in SOLVERS:
+        raise UsageError(f"there is no solver `{solver}`", fix=f"choose one of {', '.join(sorted(SOLVERS))}")
+    inputs = _Inputs(graph=graph, costs=costs, solver=solver, storage=storage, layout=layout_persistent(graph))
+    plan = _attempt(inputs, budget)
+    if plan is None:
+        assert budget.memory_bytes is not None  # without a limit every attempt succeeds
+        smallest = _smallest_plan(inputs, budget)
+        if smallest.peak_bytes > budget.memory_bytes:
+            raise _does_not_fit(graph, budget.memory_bytes, smallest)
+        plan = replace(smallest, budget=budget)  # a tighter limit happened to pack where this one did not
+    _check_time_and_energy(plan)
+    ops = sum(map(len, graph.functions.values()))
+    log.info("planned %d ops, peak %s, one step %s", ops, show_bytes(plan.peak_bytes), show_seconds(plan.seconds))
+    return plan
+
+
+def _attempt(inputs: _Inputs, budget: Budget) -> Plan | None:
+    solved: dict[str, _Solved] = {}
+    kept: dict[str, _Solved] = {}
+    for function in inputs.graph.functions:
+        kept[function] = _pack(inputs, function, keep_all_steps(inputs.graph, function), enough_bytes=0)
+        fitted = kept[function]
+        if budget.memory_bytes is not None and fitted.arena_bytes > budget.memory_bytes:
+            answer = _fit(inputs, function, budget.memory_bytes)
+            if answer is None:
+                return None
+            fitted = answer
+        solved[function] = fitted
+    main = _TRAINING_FUNCTION if _TRAINING_FUNCTION in solved else next(iter(solved))
+    layout = inputs.layout
+    return Plan(
+        solver=inputs.solver,
+        budget=budget,
+        schedules={function: answer.schedule for function, answer in solved.items()},
+        persistent_offsets=layout.offsets,
+        persistent_bytes=layout.nbytes,
+        saved_bytes=layout.saved_bytes,
+        peak_bytes=max(answer.arena_bytes for answer in solved.values()),
+        lower_bound_bytes=max(answer.lower_bound_bytes for answer in solved.values()),
+        seconds=solved[main].found.seconds,
+        joules=solved[main].found.joules,
+        keep_all_bytes=max(answer.arena_bytes for answer in kept.values()),
+        keep_all_seconds=kept[main].found.seconds,
+    )
+
+
+def _fit(inputs: _Inputs, function: str, memory_bytes: int) -> _Solved | None:
+    """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
+    available_bytes = memory_bytes - inputs.layout.nbytes
+    limit_bytes = available_bytes
+    for _ in range(_MAX_TIGHTENINGS):
+        if limit_bytes <= 0:
+            return None
+        steps = SOLVERS[inputs.solver](inputs.graph, function, limit_bytes, inputs.costs[function], inputs.storage)
+        if steps is None:
+            return None
+        solved = _pack(inputs, function, steps, enough_bytes=available_bytes)
+        excess_bytes = solved.arena_bytes - memory_bytes
+        if excess_bytes <= 0:
+            return solved
+        limit_bytes -= max(excess_bytes, int(_LEAST_TIGHTENING_SHARE * available_bytes), ALIGNMENT_BYTES)
+    return None
+
+
+def _pack(inputs: _Inputs, function: str, steps: tuple[Step, ...], *, enough_bytes: int) -> _Solved:
+    found = replay(inputs.graph, function, steps, inputs.costs[function], inputs.storage)
+    packing = pack(found.stays, enough_bytes=enough_bytes)
+    any_paged = any(stay.paged for stay in found.stays)
+    base = align(inputs.layout.nbytes, PAGE_BYTES if any_paged else ALIGNMENT_BYTES)
+    return _Solved(
+        schedule=Schedule(function=function, steps=steps, placements=shift(packing.placements, base)),
+        found=found,
+        arena_bytes=base + packing.arena_bytes,
+        lower_bound_bytes=base + packing.lower_bound_bytes,
+    )
+
+
+def _smallest_plan(inputs: _Inputs, budget: Budget) -> Plan:
+    """A plan for the smallest budget the solver can hold; its budget is the number to show, and is known to work."""
+    floors = {
+        f: FLOORS[inputs.solver](inputs.graph, f, inputs.costs[f], inputs.storage) for f in inputs.graph.functions
+    }
+    temporary_bytes = max(floors.values())
+    while True:
+        # What the user reads is rounded up to a few digits; that number is the one to try.
+        shown = parse_bytes(show_bytes_up(inputs.layout.nbytes + temporary_bytes))
+        plan = _attempt(inputs, replace(budget, memory_bytes=shown))
+        if plan is not None:
+            return plan
+        # Ends: keep-all fits any budget from its own packed size on.
+        temporary_bytes += max(ALIGNMENT_BYTES, int(_FLOOR_GROWTH_SHARE * temporary_bytes))
+
+
+def _does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> PlanInfeasibleError:
+    assert smallest.budget.memory_bytes is not None
+    least = show_bytes_up(smallest.budget.memory_bytes)
+    return PlanInfeasibleError(
+        f"no plan fits {show_bytes(memory_bytes)}; the least possible is {least}",
+        why=_who_holds_what(explain(graph, smallest)),
+        fix=f"give it more memory with `--budget {least}`, lower `train.batch=`, "
+        "or train fewer tensors with `update.mode=head`",
+    )
+
+
+def _who_holds_what(explanation: Explanation) -> str:
+    held = sorted(explanation.bytes_by_label.items(), key=lambda item: -item[1])
+    parts = ", ".join(f"{label} {show_bytes(size)}" for label, size in held if size)
+    biggest = ", ".join(f"`{name}` {show_bytes(size)}" for name, size in explanation.biggest.items())
+    source = f" ({explanation.peak_source})" if explanation.peak_source else ""
+    text = f"at op `{explanation.peak_op}`{source} of `{explanation.peak_function}` memory holds {parts}"
+    return f"{text}; largest temporaries there: {biggest}" if biggest else text
+
+
+def _check_time_and_energy(plan: Plan) -> None:
+    deadline_s, energy_j = plan.budget.deadline_s, plan.budget.energy_j
+    problems: list[str] = []
+    if deadline_s is not None and plan.seconds > deadline_s:
+        problems.append(f"one step takes {show_seconds(plan.seconds)}, the deadline is {show_seconds(deadline_s)}")
+    if energy_j is not None and plan.joules > energy_j:
+        problems.append(f"one step takes {show_joules(plan.joules)}, the budget is {show_joules(energy_j)}")
+    if not problems:
+        return
+    why = "these are modelled costs of the fastest plan found"
+    if plan.keep_all_seconds is not None and plan.seconds > plan.keep_all_seconds:
+        kept = show_bytes_up(plan.keep_all_bytes or 0)
+        why += f"; with {kept} nothing is recomputed and a step takes {show_seconds(plan.keep_all_seconds)}"
+    raise PlanInfeasibleError(
+        "; ".join(problems),
+        why=why,
+        fix="raise the limit, give it more memory, lower `train.batch=`, or set `update.mode=head`",
+    )

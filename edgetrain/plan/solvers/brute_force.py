@@ -1,0 +1,141 @@
+"""The exact answer for tiny graphs: the reference that other solvers are tested against. Not offered to users.
+
+Shortest path over states (next op, what is in memory, what is in storage). Exponential: seven ops are fine, twenty
+are not.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import Literal
+
+from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.errors import InternalError
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, footprint_bytes
+from edgetrain.plan.solvers.problem import Problem, make_problem, op_deadlines
+
+Objective = Literal["seconds", "joules"]
+
+_State = tuple[int, int, int]  # next op, tensors in memory, tensors in storage: sets as bits
+
+
+def solve_exactly(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None = None,
+    *,
+    objective: Objective = "seconds",
+) -> tuple[Step, ...] | None:
+    """The cheapest schedule inside the limit that keeps the order of first runs, or None if there is none.
+
+    With storage only joules are minimised: transfers hide behind computing, so seconds do not add up along a path.
+    """
+    if storage is not None and objective != "joules":
+        raise InternalError("brute force with storage can only minimise joules")
+    problem = make_problem(graph, function, costs, storage)
+    deadlines = op_deadlines(graph, graph.functions[function])
+    op_costs = tuple(getattr(costs[name], objective) for name in problem.op_names)
+    best: tuple[float, tuple[Step, ...]] | None = None
+    for pageable in _pageable_sets(problem):
+        footprint = tuple(footprint_bytes(n, paged=t in pageable) for t, n in enumerate(problem.nbytes))
+        search = _Search(
+            problem=problem,
+            deadlines=deadlines,
+            op_costs=op_costs,
+            footprint=footprint,
+            pageable=pageable,
+            limit_bytes=limit_bytes,
+        )
+        found = search.shortest_path()
+        if found is not None and (best is None or found[0] < best[0]):
+            best = found
+    return None if best is None else best[1]
+
+
+def _pageable_sets(problem: Problem) -> Iterator[frozenset[int]]:
+    """Tensors that may be paged. Being pageable costs whole pages, so where that is more, both ways are tried."""
+    if problem.storage is None:
+        yield frozenset()
+        return
+    numbers = range(len(problem.nbytes))
+    dearer = [t for t in numbers if footprint_bytes(problem.nbytes[t], paged=True) > _plain(problem.nbytes[t])]
+    free = frozenset(numbers).difference(dearer)
+    for chosen in chain.from_iterable(combinations(dearer, size) for size in range(len(dearer) + 1)):
+        yield free.union(chosen)
+
+
+def _plain(nbytes: int) -> int:
+    return footprint_bytes(nbytes, paged=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    problem: Problem
+    deadlines: tuple[int, ...]
+    op_costs: tuple[float, ...]
+    footprint: tuple[int, ...]
+    pageable: frozenset[int]
+    limit_bytes: int
+
+    def shortest_path(self) -> tuple[float, tuple[Step, ...]] | None:
+        start: _State = (0, 0, 0)
+        came_from: dict[_State, tuple[_State, Step]] = {}
+        cost_to: dict[_State, float] = {start: 0.0}
+        queue: list[tuple[float, _State]] = [(0.0, start)]
+        while queue:
+            cost, state = heapq.heappop(queue)
+            if cost > cost_to[state]:
+                continue
+            if state[0] == len(self.problem.op_names):
+                return cost, _path(came_from, state)
+            for step, price, reached in self._moves(state):
+                if cost + price < cost_to.get(reached, float("inf")):
+                    cost_to[reached] = cost + price
+                    came_from[reached] = (state, step)
+                    heapq.heappush(queue, (cost + price, reached))
+        return None
+
+    def _moves(self, state: _State) -> Iterator[tuple[Step, float, _State]]:
+        position, memory, stored = state
+        live_bytes = sum(size for t, size in enumerate(self.footprint) if memory >> t & 1)
+        yield from self._computes(state, live_bytes)
+        for tensor, name in enumerate(self.problem.tensor_names):
+            bit = 1 << tensor
+            if memory & bit:
+                yield Free(name), 0.0, (position, memory & ~bit, stored)
+            if self.problem.storage is None or tensor not in self.pageable:
+                continue
+            size = self.footprint[tensor]
+            if memory & bit and not stored & bit:
+                joules = float(self.problem.storage.write(size).joules)
+                yield PageOut(name), joules, (position, memory, stored | bit)
+            if stored & bit and not memory & bit and live_bytes + size <= self.limit_bytes:
+                yield PageIn(name), float(self.problem.storage.read(size).joules), (position, memory | bit, stored)
+
+    def _computes(self, state: _State, live_bytes: int) -> Iterator[tuple[Step, float, _State]]:
+        position, memory, stored = state
+        problem = self.problem
+        for op in range(position + 1):
+            if op < position and self.deadlines[op] < position:
+                continue
+            if not all(memory >> t & 1 for t in problem.reads[op]):
+                continue
+            fresh = [t for t in problem.writes[op] if not memory >> t & 1]
+            needed_bytes = live_bytes + sum(self.footprint[t] for t in fresh) + problem.scratch_bytes[op]
+            if needed_bytes <= self.limit_bytes:
+                reached = (position + (op == position), memory | sum(1 << t for t in fresh), stored)
+                yield Compute(problem.op_names[op]), self.op_costs[op], reached
+
+
+def _path(came_from: Mapping[_State, tuple[_State, Step]], state: _State) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    while state in came_from:
+        state, step = came_from[state]
+        steps.append(step)
+    return tuple(reversed(steps))

@@ -1,0 +1,113 @@
+"""Many quick schedules, each inside the limit, and the cheapest of them.
+
+One run of `evict.run_inside` takes milliseconds for a graph of hundreds of ops, so a grid of policies costs less than
+one clever search. Storage is used only where it is cheaper than recomputing, or where recomputing cannot help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+
+from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.plan.schedule import Replay, Step, replay
+from edgetrain.plan.solvers.evict import Policy, run_inside
+from edgetrain.plan.solvers.keep_all import keep_all_steps
+from edgetrain.plan.solvers.problem import Problem, make_problem
+from edgetrain.plan.solvers.refine import refine
+
+# cost, size, distance: see `evict.py`. Found on chains, random graphs and CNNs; the first is the best single one.
+_POWERS = (
+    (1.0, 1.0, 0.5),
+    (1.0, 1.0, 1.0),
+    (0.5, 1.0, 1.0),
+    (1.0, 1.0, 0.25),
+    (1.0, 1.0, 2.0),
+    (2.0, 1.0, 1.0),
+    (1.0, 0.5, 0.5),
+    (1.0, 1.0, 0.0),
+    (0.0, 1.0, 1.0),
+)
+_TRANSFER_WEIGHTS = (1.0, 0.3, 0.05)
+
+# A run that is held to less than the limit sometimes drops better things; `refine` then uses the rest.
+_SHARES = (1.0, 0.97, 0.93, 0.88)
+
+_FLOOR_SHARE = 0.002  # how closely the smallest feasible limit is searched, as a share of what keep-all needs
+
+
+def _policies(storage: StorageCost | None) -> tuple[Policy, ...]:
+    weights = (None, *_TRANSFER_WEIGHTS) if storage is not None else (None,)
+    return tuple(
+        Policy(cost_power=cost, size_power=size, distance_power=distance, transfer_weight=weight)
+        for weight, (cost, size, distance) in product(weights, _POWERS)
+    )
+
+
+def solve_greedy(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int | None,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+) -> tuple[Step, ...] | None:
+    """A `Solver`: keep-all if it fits, else the quickest schedule that some policy finds inside the limit."""
+    everything = keep_all_steps(graph, function)
+    if limit_bytes is None or replay(graph, function, everything, costs).temporary_peak_bytes <= limit_bytes:
+        return everything
+    problem = make_problem(graph, function, costs, storage)
+    best: tuple[Step, ...] | None = None
+    best_replay: Replay | None = None
+    for share, policy in product(_SHARES, _policies(storage)):
+        give_up_s = float("inf") if best_replay is None else 1.2 * best_replay.seconds
+        steps = run_inside(problem, int(share * limit_bytes), policy, give_up_s=give_up_s)
+        if steps is None:
+            continue
+        steps = refine(problem, steps, limit_bytes)
+        found = replay(graph, function, steps, costs, storage)
+        if best_replay is None or (found.seconds, found.joules) < (best_replay.seconds, best_replay.joules):
+            best, best_replay = steps, found
+    return best
+
+
+def smallest_feasible(
+    graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
+) -> int:
+    """The smallest peak of temporaries, in bytes, that `solve_greedy` reached; it holds when given back as a limit."""
+    problem = make_problem(graph, function, costs, storage)
+    policies = _policies(storage)
+    everything = replay(graph, function, keep_all_steps(graph, function), costs).temporary_peak_bytes
+    low, high = _largest_op_bytes(problem) - 1, everything
+    tolerance = max(1, int(_FLOOR_SHARE * everything))
+    while high - low > tolerance:
+        middle = (low + high) // 2
+        peak = _first_peak(graph, function, costs, problem, middle, policies)
+        if peak is None:
+            low = middle
+        else:
+            high = peak
+    return high
+
+
+def _first_peak(
+    graph: TrainGraph,
+    function: str,
+    costs: Mapping[str, OpCost],
+    problem: Problem,
+    limit_bytes: int,
+    policies: Iterable[Policy],
+) -> int | None:
+    for policy in policies:
+        steps = run_inside(problem, limit_bytes, policy)
+        if steps is not None:
+            return replay(graph, function, steps, costs, problem.storage).temporary_peak_bytes
+    return None
+
+
+def _largest_op_bytes(problem: Problem) -> int:
+    """What the hungriest op needs on its own: its operands and its scratch."""
+    return max(
+        sum(problem.nbytes[t] for t in {*reads, *writes}) + scratch
+        for reads, writes, scratch in zip(problem.reads, problem.writes, problem.scratch_bytes, strict=True)
+    )

@@ -1,0 +1,236 @@
+"""The folder a program is shipped as: library, driver, graph, initial parameters, and a manifest that vouches for them.
+
+    manifest.json            what this is: hashes, target, sizes, and where each persistent tensor lies
+    libedgetrain_model.so    kernels, driver and runtime (`.a` on bare metal)
+    driver.c                 the generated driver, to read
+    edgetrain.h, edgetrain_model.h   the C interface and this program's numbers
+    graph.json, plan.json    what was compiled
+    parameters.bin           the first bytes of the arena: parameters, state, constants
+
+The folder holds no time, no path and no name of the machine that made it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from edgetrain.errors import DataError, InternalError, UsageError
+from edgetrain.graph.ir import Tensor, TrainGraph
+from edgetrain.graph.ir import from_json as graph_from_json
+from edgetrain.graph.ir import to_json as graph_to_json
+from edgetrain.plan.schedule import Plan
+from edgetrain.program.atomic import move_aside, move_into_place, scratch_directory
+from edgetrain.program.cache import cache_key, file_sha256
+from edgetrain.program.emit_c import emit_header, page_file_bytes, page_slots
+from edgetrain.program.layout import SHIPPED_ROLES, arena_layout
+from edgetrain.program.manifest import FORMAT, Manifest, TensorRecord, manifest_from_json, manifest_to_json
+from edgetrain.program.toolchain import runtime_text
+
+log = logging.getLogger(__name__)
+
+MANIFEST = "manifest.json"
+PARAMETERS = "parameters.bin"
+GRAPH = "graph.json"
+PLAN = "plan.json"
+DRIVER = "driver.c"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRecord:
+    """What the program was built for; `triple` and `cpu` are empty for the machine that built it."""
+
+    name: str
+    triple: str
+    cpu: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A folder whose every file has been checked against its manifest."""
+
+    directory: Path
+    manifest: Manifest
+
+    @property
+    def library(self) -> Path:
+        return self.directory / self.manifest.library
+
+    @property
+    def parameters(self) -> Path:
+        return self.directory / PARAMETERS
+
+    @cached_property
+    def graph(self) -> TrainGraph:
+        return graph_from_json((self.directory / GRAPH).read_text(encoding="utf-8"))
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of everything the folder holds: equal for two builds of the same inputs."""
+        return cache_key(manifest_to_json(self.manifest))
+
+    def copy_to(self, directory: Path) -> None:
+        """Copies the folder in one piece, replacing an older artifact. Raises `UsageError` as `write_artifact` does."""
+        if directory.exists():
+            _require_replaceable(directory)
+        with scratch_directory(directory) as scratch:
+            shutil.copytree(self.directory, scratch / "artifact")
+            if directory.exists():
+                move_aside(directory)
+            move_into_place(scratch / "artifact", directory)
+
+
+def write_artifact(
+    directory: Path,
+    *,
+    graph: TrainGraph,
+    plan: Plan,
+    library: Path,
+    driver_c: str,
+    parameters: Mapping[str, npt.NDArray[np.generic]],
+    target: TargetRecord,
+    versions: Mapping[str, str],
+    plan_json: str | None = None,
+) -> Artifact:
+    """Writes the folder in one piece, replacing an older artifact at the same place.
+
+    `parameters` holds a value for every parameter, state and constant of `graph`, and nothing else; `versions` names
+    what built it (`tvm`, `compiler`). Raises `InternalError` for values that do not match the graph, and `UsageError`
+    when `directory` holds something that is not an artifact.
+    """
+    if directory.exists():
+        _require_replaceable(directory)
+    with scratch_directory(directory) as scratch:
+        built = scratch / "artifact"
+        built.mkdir()
+        shutil.copyfile(library, built / library.name)
+        texts = {
+            DRIVER: driver_c,
+            GRAPH: graph_to_json(graph),
+            "edgetrain_model.h": emit_header(graph, plan),
+            "edgetrain.h": runtime_text("edgetrain.h"),
+        }
+        if plan_json is not None:
+            texts[PLAN] = plan_json
+        for name, text in texts.items():
+            (built / name).write_text(text, encoding="utf-8")
+        _write_parameters(built / PARAMETERS, graph, plan, parameters)
+        manifest = _describe(built, graph, plan, library.name, target, versions)
+        (built / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
+        if directory.exists():
+            move_aside(directory)
+        move_into_place(built, directory)
+    log.info("wrote %s: arena %d bytes, %s", directory, manifest.arena_bytes, manifest.library)
+    return Artifact(directory=directory, manifest=manifest)
+
+
+def load_artifact(directory: Path) -> Artifact:
+    """The artifact in `directory`, with every file checked.
+
+    Raises `DataError` when it is not one, is of another format, or a file is missing or not what the manifest says.
+    """
+    path = directory / MANIFEST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{directory} is not a compiled program",
+            why=f"{MANIFEST} cannot be read: {error}",
+            fix="pass the folder that `edgetrain compile` or `edgetrain export` wrote",
+        ) from error
+    manifest = manifest_from_json(text, where=str(path))
+    for name, sha256 in manifest.files.items():
+        _check_file(directory / name, sha256)
+    return Artifact(directory=directory, manifest=manifest)
+
+
+def _check_file(path: Path, sha256: str) -> None:
+    fix = "build or copy the program again"
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read", why=str(error), fix=fix) from error
+    if found != sha256:
+        raise DataError(
+            f"{path} is not the file this program was built with",
+            why=f"its SHA-256 is {found[:12]}…, the manifest says {sha256[:12]}…",
+            fix=fix,
+        )
+
+
+def _require_replaceable(directory: Path) -> None:
+    """Only what looks like an artifact is replaced: a mistyped path must not cost anybody a folder."""
+    if directory.is_dir():
+        if not any(directory.iterdir()):
+            return
+        try:
+            data = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+            if isinstance(data, dict) and str(data.get("format", "")).startswith(FORMAT.rpartition("/")[0]):
+                return
+        except (OSError, ValueError):
+            pass
+    raise UsageError(
+        f"{directory} exists and is not a compiled program",
+        why="writing there would delete what it holds",
+        fix="choose another place, or remove it first",
+    )
+
+
+def _describe(
+    built: Path, graph: TrainGraph, plan: Plan, library: str, target: TargetRecord, versions: Mapping[str, str]
+) -> Manifest:
+    layout = arena_layout(graph, plan)
+    tensors = {
+        t.name: TensorRecord(offset=plan.persistent_offsets[t.name], shape=t.shape, dtype=t.dtype, role=t.role)
+        for t in graph.persistent
+    }
+    return Manifest(
+        files={path.name: file_sha256(path) for path in sorted(built.iterdir())},
+        library=library,
+        target_name=target.name,
+        triple=target.triple,
+        cpu=target.cpu,
+        versions=dict(sorted(versions.items())),
+        planned_peak_bytes=plan.peak_bytes,
+        arena_bytes=layout.arena_bytes,
+        persistent_bytes=layout.persistent_bytes,
+        saved_bytes=layout.saved_bytes,
+        parameters_bytes=layout.shipped_bytes,
+        page_file_bytes=page_file_bytes(page_slots(plan, graph)),
+        planned_seconds=plan.seconds,
+        planned_joules=plan.joules,
+        functions=tuple(graph.functions),
+        tensors=tensors,
+    )
+
+
+def _write_parameters(
+    path: Path, graph: TrainGraph, plan: Plan, parameters: Mapping[str, npt.NDArray[np.generic]]
+) -> None:
+    """Tensor by tensor, so that a model larger than memory's free half can still be written."""
+    shipped = {t.name: t for t in graph.persistent if t.role in SHIPPED_ROLES}
+    if parameters.keys() != shipped.keys():
+        wrong = sorted(parameters.keys() ^ shipped.keys())
+        raise InternalError(f"values and graph disagree about `{wrong[0]}` and {len(wrong) - 1} more tensors")
+    with path.open("wb") as stream:
+        stream.truncate(arena_layout(graph, plan).shipped_bytes)
+        for name, tensor in shipped.items():
+            stream.seek(plan.persistent_offsets[name])
+            stream.write(_raw_bytes(tensor, parameters[name]))
+
+
+def _raw_bytes(tensor: Tensor, value: npt.NDArray[np.generic]) -> bytes:
+    if value.shape != tensor.shape or value.dtype != np.dtype(tensor.dtype):
+        raise InternalError(
+            f"the value of `{tensor.name}` is {value.dtype} {value.shape}, the graph says {tensor.dtype} {tensor.shape}"
+        )
+    little_endian = value.dtype.newbyteorder("<")  # every target is
+    return np.ascontiguousarray(value, dtype=little_endian).tobytes()

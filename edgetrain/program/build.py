@@ -1,0 +1,48 @@
+"""Graph and plan → a program folder: driver emitted, compiled and linked with the kernels. Cached by content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from edgetrain.plan import dump as plan_dump
+from edgetrain.plan.schedule import Plan
+from edgetrain.program.artifact import Artifact, TargetRecord, load_artifact, write_artifact
+from edgetrain.program.cache import BuildCache, cache_key
+from edgetrain.program.compile import CodegenRequest, Compiled, tool_versions
+from edgetrain.program.emit_c import emit_driver
+from edgetrain.program.toolchain import build_library, find_compiler
+
+_PROGRAM = "program"
+
+
+def build_program(compiled: Compiled, plan: Plan, codegen: CodegenRequest, *, cache: BuildCache) -> Artifact:
+    """The program for one target. Raises `DeviceError` when no compiler can build for it."""
+    compiler = find_compiler(codegen.triple, cpu=codegen.cpu)
+    plan_json = plan_dump.to_json(plan)
+    target = TargetRecord(name=codegen.name, triple=codegen.triple, cpu=codegen.cpu)
+    key = cache_key("edgetrain.program/1", compiled.key, plan_json, codegen.name, codegen.triple, compiler.version)
+
+    def build(out: Path) -> None:
+        driver = emit_driver(compiled.graph, plan)
+        library = build_library(
+            driver_c=driver,
+            kernels_object=compiled.kernels(codegen.name),
+            out=out / "build",
+            cpu=codegen.cpu,
+            compiler=compiler,
+        )
+        write_artifact(
+            out / _PROGRAM,
+            graph=compiled.graph,
+            plan=plan,
+            library=library,
+            driver_c=driver,
+            parameters=compiled.initial(),
+            target=target,
+            versions={**tool_versions(), "compiler": compiler.version},
+            plan_json=plan_json,
+        )
+        library.unlink()
+        library.parent.rmdir()
+
+    return load_artifact(cache.put(key, build) / _PROGRAM)

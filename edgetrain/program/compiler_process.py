@@ -1,0 +1,124 @@
+"""The compiler's process: reads one job from standard input, writes files, reports progress as JSON lines.
+
+Run as `python -m edgetrain.program.compiler_process`. It is the only process that imports TVM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import onnx
+
+from edgetrain.errors import EdgetrainError
+from edgetrain.graph.ir import to_json
+from edgetrain.graph.options import TrainOptions
+from edgetrain.model.load import check, load_onnx
+from edgetrain.model.model import Array, Model
+from edgetrain.model.zoo import build_zoo_model, replace_head
+from edgetrain.plan.arena import layout_persistent
+from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
+from edgetrain.program.layout import SHIPPED_ROLES
+
+
+def main() -> int:
+    # The libraries below print to standard output when they please; the protocol needs a channel of its own.
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    job = json.load(sys.stdin)
+    try:
+        _JOBS[job["job"]](job["request"], Path(job["out"]), channel)
+    except EdgetrainError as error:
+        channel.write(json.dumps(error.to_json()) + "\n")
+    return 0
+
+
+def _say(channel: TextIO, stage: str, done: int = 0, total: int = 0) -> None:
+    channel.write(json.dumps({"stage": stage, "done": done, "total": total}) + "\n")
+
+
+def _open_model(source: ModelSource) -> Any:
+    if source.source.startswith(ZOO):
+        proto = build_zoo_model(source.source.removeprefix(ZOO))
+    else:
+        proto = load_onnx(Path(source.source))
+    if source.classes is not None:
+        proto = replace_head(proto, source.classes, source.seed)
+        check(proto, source.source)
+    return proto
+
+
+def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tuple[Any, Model]:
+    from edgetrain.model.importer import import_model  # TVM loads here, after the job was read
+
+    proto = _open_model(source)
+    _say(channel, "importing the model")
+    name = source.source.removeprefix(ZOO).rsplit("/", 1)[-1].removesuffix(".onnx")
+    shapes = {n: (options.batch, *s) for n, s in (options.input_shapes or {}).items()}
+    return proto, import_model(proto, name=name, batch=options.batch, shapes=shapes)
+
+
+def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = CompileRequest.from_json(data)
+    proto, model = _import(request.model, request.options, channel)
+    from edgetrain_tuner.features import Features
+
+    from edgetrain.graph.build import build_step
+    from edgetrain.graph.extract import extract
+    from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
+
+    _say(channel, "building the training graph")
+    built = build_step(model, request.options)
+    extracted = extract(built, model.name)
+    features = Features(
+        vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores
+    )
+    lowered = lower(extracted, features, lambda done, total: _say(channel, "scheduling kernels", done, total))
+    for codegen in request.codegens:
+        _say(channel, f"compiling {len(lowered.kernels)} kernels for {codegen.name}")
+        target = CodegenTarget(
+            triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores
+        )
+        compile_kernels(lowered.kernels, target, out / codegen.file)
+    (out / GRAPH).write_text(to_json(lowered.graph), encoding="utf-8")
+    _write_initial(out / INITIAL, lowered.graph, extracted.initial)
+    onnx.save(proto, str(out / MODEL))
+    facts = {
+        "name": model.name,
+        "inputs": [dataclasses.asdict(i) for i in model.inputs],
+        "outputs": list(model.outputs),
+        "trained": list(built.trained),
+        "parameters": sum(int(np.prod(a.shape)) for a in model.parameters.values()),
+        "trained_parameters": sum(int(np.prod(model.parameters[n].shape)) for n in built.trained),
+        "rewrites": list(model.rewrites),
+    }
+    (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _write_initial(path: Path, graph: Any, initial: Mapping[str, Array]) -> None:
+    layout = layout_persistent(graph)
+    shipped = [t for t in graph.persistent if t.role in SHIPPED_ROLES]
+    with path.open("wb") as stream:
+        for tensor in shipped:
+            stream.seek(layout.offsets[tensor.name])
+            stream.write(np.ascontiguousarray(initial[tensor.name], np.dtype(tensor.dtype).newbyteorder("<")).tobytes())
+
+
+def _inspect(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    source, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
+    proto, model = _import(source, options, channel)
+    from edgetrain.graph.inspection import inspect
+
+    (out / FACTS).write_text(json.dumps(inspect(proto, model, options), indent=1) + "\n", encoding="utf-8")
+
+
+_JOBS = {"compile": _compile, "inspect": _inspect}
+
+if __name__ == "__main__":
+    sys.exit(main())

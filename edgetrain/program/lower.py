@@ -1,0 +1,221 @@
+"""Scheduled kernels → an object file of plain C functions: raw pointers in, no TVM runtime, no allocation.
+
+TVM's own pipeline would pack arguments and call its runtime for workspace. Ours ends earlier: parameters become raw
+pointers, and every allocation too large for the stack becomes one more pointer parameter, planned in the arena.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules import schedule
+
+from edgetrain._tvm import PIPELINE_MAP, PrimFunc, Target, ir, s_tir, tirx, tvm, tvm_ffi
+from edgetrain.errors import DeviceError, InternalError
+from edgetrain.graph.extract import Extracted, Kernel
+from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
+
+log = logging.getLogger(__name__)
+
+PIPELINE = "edgetrain"
+LARGEST_STACK_BYTES = 64
+LARGEST_THREAD_STACK_BYTES = 4096  # inside a parallel loop scratch is each thread's own, so it stays on the stack
+_OPTIMISATION_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodegenTarget:
+    """What LLVM is told. An empty triple is this machine."""
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...] = ()
+    cores: int = 1
+
+    def to_tvm(self) -> Any:
+        description: dict[str, Any] = {
+            "kind": "llvm",
+            "mcpu": self.cpu,
+            "num-cores": self.cores,
+            "opt-level": _OPTIMISATION_LEVEL,
+            # Sums may be reassociated, which is what lets LLVM vectorise a reduction. NaN and infinity stay as they are.
+            "fast-math-reassoc": True,
+            "fast-math-contract": True,
+            "fast-math-nsz": True,
+        }
+        if self.triple:
+            description["mtriple"] = self.triple
+        if self.features:
+            description["mattr"] = list(self.features)
+        return Target(description)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowered:
+    """The graph with its kernels' scratch filled in, and the kernels ready for any code generator."""
+
+    graph: TrainGraph
+    kernels: tuple[Kernel, ...]  # scheduled
+
+
+def lower(extracted: Extracted, features: Features, progress: Callable[[int, int], None] | None = None) -> Lowered:
+    """Schedules every kernel and finds the scratch each needs. Independent of where the code will run."""
+    scheduled: list[Kernel] = []
+    scratch: dict[str, tuple[int, ...]] = {}
+    for count, kernel in enumerate(extracted.kernels, 1):
+        done = replace(kernel, function=schedule(kernel.function, features))
+        scheduled.append(done)
+        scratch[kernel.symbol] = _scratch_of(done)
+        if progress:
+            progress(count, len(extracted.kernels))
+    graph = extracted.graph
+    functions: Mapping[str, tuple[Op, ...]] = {
+        f: tuple(replace(op, scratch_bytes=scratch[op.kernel]) for op in ops) for f, ops in graph.functions.items()
+    }
+    return Lowered(graph=replace(graph, functions=functions), kernels=tuple(scheduled))
+
+
+def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path) -> None:
+    """Writes one object file with every kernel. Raises `DeviceError` when LLVM does not know the target."""
+    try:
+        tvm_target = target.to_tvm()
+    except Exception as error:
+        raise DeviceError(
+            f"the code generator does not accept target `{target.triple or 'host'}` with cpu `{target.cpu}`",
+            why=str(error).strip().splitlines()[-1],
+            fix="check `triple`, `cpu` and `features` in the target profile",
+        ) from error
+    module = tvm.IRModule({k.symbol: _prepared(k) for k in kernels})
+    library = tirx.build(module, target=tvm_target, pipeline=_register_pipeline())
+    library.write_to_file(str(out), "o")
+    log.info("compiled %d kernels for %s, %d bytes", len(kernels), target.triple or "this host", out.stat().st_size)
+
+
+def _prepared(kernel: Kernel) -> Any:
+    function = kernel.function.with_attr("global_symbol", kernel.symbol)
+    # In place, a kernel's pointers are equal on purpose: LLVM must not assume that they differ.
+    return function.with_attr("tirx.noalias", False) if kernel.in_place else function
+
+
+def _passes_before_pointers() -> list[Any]:
+    s, x = s_tir.transform, tirx.transform
+    return [
+        s.CanonicalizeLoop(),
+        s.LowerInitBlock(),
+        s.PlanAndUpdateBufferAllocationLocation(),
+        s.ConvertBlocksToOpaque(),
+        s.CompactBufferAllocation(),
+        s.LowerMatchBuffer(),
+        s.StmtSimplify(),
+        s.LowerOpaqueBlock(),
+        x.FlattenBuffer(),
+        x.BF16ComputeLegalize(),
+        x.NarrowDataType(32),
+        s.LoopPartition(),
+        x.VectorizeLoop(True),
+        x.StorageRewrite(),
+        s.HoistIfThenElse(),
+        x.UnrollLoop(),
+        s.RenormalizeSplitPattern(),
+        x.StmtSimplify(),
+        x.RemoveNoOp(),
+        s.RewriteUnsafeSelect(),
+        x.CommonSubexprElim(),
+    ]
+
+
+def _scratch_of(kernel: Kernel) -> tuple[int, ...]:
+    module = tvm.IRModule({kernel.symbol: _prepared(kernel)})
+    lowered = ir.transform.Sequential(_passes_before_pointers())(module)
+    return tuple(nbytes for _, nbytes in _arena_allocations(lowered[kernel.symbol].body))
+
+
+def _buffer_bytes(ty: Any) -> int:
+    """Vector types such as `float32x16` count each lane."""
+    scalar, _, lanes = str(ty.dtype).partition("x")
+    nbytes = DTYPE_BYTES[scalar] * int(lanes or 1)
+    for extent in ty.shape:
+        nbytes *= int(extent)
+    return nbytes
+
+
+def _arena_allocations(body: Any) -> list[tuple[Any, int]]:
+    """The allocations that must live in the arena, with their sizes, in the order of the kernel's extra pointers."""
+    inside_parallel: list[Any] = []
+
+    def on_loop(loop: Any) -> None:
+        if loop.kind == tirx.ForKind.PARALLEL:
+            tvm_ffi.structural_walk(loop.body, (tirx.AllocBuffer, lambda node: inside_parallel.append(node.buffer)))
+
+    tvm_ffi.structural_walk(body, (tirx.For, on_loop))
+    found: list[tuple[Any, int]] = []
+
+    def on_allocation(node: Any) -> None:
+        nbytes = _buffer_bytes(node.buffer.ty)
+        if any(node.buffer.same_as(b) for b in inside_parallel):
+            if nbytes > LARGEST_THREAD_STACK_BYTES:
+                raise InternalError(f"a kernel wants {nbytes} bytes of stack in each thread")
+        elif nbytes > LARGEST_STACK_BYTES:
+            found.append((node.buffer, nbytes))
+
+    tvm_ffi.structural_walk(body, (tirx.AllocBuffer, on_allocation))
+    return found
+
+
+def _use_raw_pointers() -> Any:
+    """Buffer parameters and large allocations become raw pointers: the C functions the driver calls."""
+
+    @tirx.transform.prim_func_pass(opt_level=0, name="edgetrain.UseRawPointers")
+    def rewrite(function: Any, _module: Any, _context: Any) -> Any:
+        pointers, declarations = [], []
+        for parameter in function.params:
+            pointer = _pointer(f"{parameter.name}_pointer", parameter.ty.dtype)
+            pointers.append(pointer)
+            declarations.append(tirx.DeclBuffer(parameter, data=pointer))
+        in_arena = [buffer for buffer, _ in _arena_allocations(function.body)]
+        scratch = [_pointer(f"scratch{i}_pointer", buffer.ty.dtype) for i, buffer in enumerate(in_arena)]
+
+        def on_allocation(node: Any) -> Any:
+            for buffer, pointer in zip(in_arena, scratch, strict=True):
+                if node.buffer.same_as(buffer):
+                    return tirx.DeclBuffer(node.buffer, data=pointer)
+            return node
+
+        body = tvm_ffi.structural_map(function.body, (tirx.AllocBuffer, on_allocation))
+        success = tirx.Return(tirx.IntImm("int32", 0))  # parallel launches return an error code, so all kernels do
+        body = tirx.SeqStmt([*declarations, body, success])
+        result = PrimFunc([*pointers, *scratch], body, ir.PrimType("int32"), function.attrs)
+        if result.attrs and "tirx.is_entry_func" in result.attrs:
+            result = result.without_attr("tirx.is_entry_func")
+        return result.with_attr({"calling_conv": 0, "tirx.is_global_func": True})
+
+    return rewrite
+
+
+def _pointer(name: str, dtype: Any) -> Any:
+    scalar, _, _ = str(dtype).partition("x")
+    return ir.expr.Var(name, ir.PointerType(ir.PrimType(scalar), "global"))
+
+
+def _register_pipeline() -> str:
+    """Adds our pipeline to TVM's table under its name; doing it again changes nothing."""
+
+    def pipeline() -> tuple[Any, Any, Any]:
+        @tvm.transform.module_pass(opt_level=0)
+        def lower_module(module: Any, _context: Any) -> Any:
+            passes = [*_passes_before_pointers(), _use_raw_pointers(), tirx.transform.BF16StorageLegalize()]
+            return ir.transform.Sequential(passes)(module)
+
+        return (
+            lower_module,
+            lambda: ir.transform.Sequential([tirx.transform.LowerIntrin()]),
+            lambda: ir.transform.Sequential([]),
+        )
+
+    PIPELINE_MAP.setdefault(PIPELINE, pipeline)
+    return PIPELINE

@@ -1,0 +1,68 @@
+/* What the generated driver and the runtime's files share. Not for applications. */
+#ifndef EDGETRAIN_INTERNAL_H
+#define EDGETRAIN_INTERNAL_H
+
+#include "edgetrain.h"
+
+#ifdef EDGE_BARE_METAL
+#define EDGE_NO_THREADS 1
+#endif
+
+/* Facts about the program, defined by the driver. The layout is read from Python too: append only, and raise EDGE_ABI. */
+typedef struct {
+  uint64_t abi;
+  uint64_t arena_bytes;
+  uint64_t persistent_bytes;
+  uint64_t saved_bytes;
+  uint64_t page_file_bytes;
+} edge_program_facts;
+
+/* Where one tensor lives in the page file. */
+typedef struct {
+  uint64_t file_offset;
+  uint64_t nbytes;
+} edge_page_slot;
+
+extern const edge_program_facts edge_program;
+extern const edge_page_slot edge_page_slots[];
+
+/* arena.c: the open arena, or NULL. */
+extern uint8_t* edge_arena;
+
+/* arena.c: ends a failed function. Waits for page traffic, so that nothing writes to the arena afterwards, and keeps
+ * the words for edge_error(). Returns `status`. */
+int32_t edge_fail(int32_t status);
+
+/* arena.c: keeps the words for a failure; `system_error` is an errno, or 0. */
+void edge_describe(const char* what, int system_error);
+
+/* threads.c */
+int32_t edge_threads_open(int32_t threads);
+void edge_threads_close(void);
+
+/* pager.c. Transfers are done in the order they were started. A start may wait for room in the queue. */
+int32_t edge_page_start_write(uint32_t slot, const void* from);
+int32_t edge_page_start_read(uint32_t slot, void* to);
+int32_t edge_page_wait(uint32_t slot); /* until no transfer of `slot` is under way */
+int32_t edge_page_drain(void);         /* until no transfer is under way; forgets earlier failures */
+int32_t edge_pager_open(const char* page_directory, uint64_t page_file_bytes);
+void edge_pager_close(void);
+
+/* page_file.c. Each returns 0 or one of EDGE_ERROR_*, having called edge_describe. */
+int32_t edge_page_file_open(const char* page_directory, uint64_t page_file_bytes);
+int32_t edge_page_file_write(uint64_t file_offset, const void* from, uint64_t nbytes);
+int32_t edge_page_file_read(uint64_t file_offset, void* to, uint64_t nbytes);
+void edge_page_file_close(void);
+
+/* In a driver function: run a kernel as op number `index`, or a runtime call, and leave the function if it fails. */
+#define EDGE_RUN(index, call)                         \
+  do {                                                \
+    if ((call) != 0) return edge_fail((index) + 1);   \
+  } while (0)
+#define EDGE_TRY(call)                                \
+  do {                                                \
+    const int32_t edge_status = (call);               \
+    if (edge_status != 0) return edge_fail(edge_status); \
+  } while (0)
+
+#endif

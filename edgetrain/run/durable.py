@@ -1,0 +1,75 @@
+"""Files that are either old or new, never half: temp file, fsync, rename, fsync of the directory."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from edgetrain.errors import DeviceError
+
+# What the reader can do about it, by the system's reason. Anything else gets the general advice.
+_FIXES: Mapping[int, str] = {
+    errno.ENOSPC: "free space on that disk, or choose another with --out",
+    errno.EDQUOT: "free space within your quota, or choose another disk with --out",
+    errno.EFBIG: "raise the file size limit (`ulimit -f`), or choose another disk with --out",
+    errno.EROFS: "choose a folder on a writable disk with --out",
+    errno.EACCES: "choose a folder you may write to with --out",
+}
+_GENERAL_FIX = "check the disk (`dmesg`, `df`), or choose another with --out"
+
+
+@contextlib.contextmanager
+def replaced_file(path: Path, *, keep_old_as: Path | None = None) -> Iterator[BinaryIO]:
+    """A file to write; it takes the place of `path` once the block ends, all of it or not at all.
+
+    If the block or the disk fails, `path` is as before and the temp file is gone. After a power cut a leftover temp
+    file is overwritten by the next write. With `keep_old_as` the old file moves there in the instant before the new
+    one takes its place (a cut between the two leaves no `path`, but the old file under its other name).
+
+    Raises `DeviceError` when the disk refuses: full, read-only, broken.
+    """
+    staged = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_for_writing(staged) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if keep_old_as is not None and path.exists():
+            path.replace(keep_old_as)
+        staged.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise disk_error(path, error) from error
+    finally:
+        # After the rename there is nothing to remove; on a dead disk the removal may fail as well.
+        with contextlib.suppress(OSError):
+            staged.unlink(missing_ok=True)
+
+
+def open_for_writing(path: Path) -> BinaryIO:
+    return path.open("wb")
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes renames in the directory survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def disk_error(path: Path, error: OSError) -> DeviceError:
+    """The system's refusal in the reader's words, with what to do about it."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    kept = "; what the file held before is intact" if path.exists() else ""
+    return DeviceError(
+        f"cannot write `{path}`",
+        why=f"the system says: {reason}{kept}",
+        fix=_FIXES.get(error.errno or 0, _GENERAL_FIX),
+    )

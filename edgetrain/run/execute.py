@@ -1,0 +1,191 @@
+"""The last stage: a program and a dataset become a trained model, a report, and the proof of what memory was used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetrain.dataset.batches import check_labels
+from edgetrain.dataset.convert import Conversion, check_convertible
+from edgetrain.dataset.samples import Dataset
+from edgetrain.errors import DataError, DeviceError
+from edgetrain.graph.ir import Role
+from edgetrain.program.artifact import Artifact
+from edgetrain.program.cache import file_sha256
+from edgetrain.program.compile import Compiled
+from edgetrain.recipes import Recipe
+from edgetrain.run.callbacks import Callback
+from edgetrain.run.durable import replaced_file
+from edgetrain.run.engine import evaluated
+from edgetrain.run.evaluation import evaluate
+from edgetrain.run.export import write_trained_onnx
+from edgetrain.run.feed import TEST, VALIDATION, DatasetFeed
+from edgetrain.run.learning_rate import LearningRate
+from edgetrain.run.local import LocalEngine
+from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+from edgetrain.run.report import RunReport, write_report
+from edgetrain.run.settings import TrainSettings
+from edgetrain.run.training import TrainOutcome, train
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where a run keeps its files; the names are an interface."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        return self.path / "recipe.json"
+
+    @property
+    def program(self) -> Path:
+        return self.path / "program"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.onnx"
+
+    def create(self) -> None:
+        """Raises `DeviceError` when the folder cannot be made."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeviceError(
+                f"cannot make the run folder `{self.path}`", why=str(error), fix="choose another with --out DIR"
+            ) from error
+
+
+def execute(
+    program: Artifact,
+    compiled: Compiled,
+    dataset: Dataset,
+    recipe: Recipe,
+    *,
+    folder: RunFolder,
+    budget_bytes: int | None,
+    target: str,
+    threads: int,
+    callbacks: Iterable[Callback] = (),
+    resume: bool = False,
+) -> RunReport:
+    """Trains `program` on `dataset` and writes everything to `folder`. Raises as `train` does, and `DataError` when
+    data and model do not fit."""
+    _check_data(program, compiled, dataset, recipe)
+    folder.create()
+    with replaced_file(folder.recipe) as file:
+        file.write(recipe.to_json().encode())
+    program.copy_to(folder.program)
+    settings = settings_of(recipe, compiled, program, dataset, folder)
+    feed = DatasetFeed(
+        dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
+    )
+    baseline = resident_bytes()
+    peak_is_ours = reset_peak()
+    with LocalEngine(program, threads=threads, page_directory=folder.path) as engine:
+        outcome = train(engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume)
+        test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
+        peak = peak_resident_bytes()
+        process_peak = peak - baseline if peak_is_ours and peak is not None and baseline is not None else None
+        report = _report(
+            program, compiled, recipe, outcome, test or {}, engine, budget_bytes, target, threads, process_peak
+        )
+        parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
+        write_trained_onnx(compiled.model, parameters, folder.model)
+    write_report(report, folder.path)
+    return report
+
+
+def settings_of(
+    recipe: Recipe, compiled: Compiled, program: Artifact, dataset: Dataset, folder: RunFolder
+) -> TrainSettings:
+    train_section = recipe.train
+    is_adam = train_section.optimizer in ("adam", "adamw")
+    return TrainSettings(
+        program_sha256=compiled.key,  # not the plan: a run may go on under another budget, to the same bits
+        inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
+        output=compiled.facts["outputs"][0],
+        loss=train_section.loss,
+        epochs=train_section.epochs,
+        steps=train_section.steps,
+        learning_rate=LearningRate(
+            peak=train_section.learning_rate,
+            schedule=train_section.schedule,
+            warmup_steps=train_section.warmup_steps,
+            step_every=train_section.step_every,
+            step_gamma=train_section.step_gamma,
+        ),
+        seed=train_section.seed,
+        accumulate=train_section.accumulate,
+        adam_betas=(train_section.beta1, train_section.beta2) if is_adam else None,
+        metrics=(recipe.metric,),
+        validation_split=VALIDATION if dataset.validation is not None else None,
+        monitor=recipe.metric if dataset.validation is not None else "loss",
+        patience_epochs=train_section.patience or None,
+        checkpoint_steps=train_section.checkpoint_every or None,
+        resume_command=f"edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder.path))}",
+    )
+
+
+def _check_data(program: Artifact, compiled: Compiled, dataset: Dataset, recipe: Recipe) -> None:
+    inputs = compiled.facts["inputs"]
+    if len(inputs) != 1:
+        raise DataError(
+            f"the model has {len(inputs)} inputs ({', '.join(i['name'] for i in inputs)}), a dataset feeds one",
+            fix="export the model with one data input",
+        )
+    shape = tuple(inputs[0]["shape"])[1:]
+    check_convertible(tuple(dataset.train.features[0].shape), shape, Conversion.of(recipe.data))
+    if recipe.train.loss == "cross-entropy":
+        classes = program.graph.tensors[evaluated(compiled.facts["outputs"][0])].shape[1]
+        for name, part in (("training", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
+            if part is not None:
+                check_labels(part, classes, name=f"the {name} part")
+
+
+def _report(
+    program: Artifact,
+    compiled: Compiled,
+    recipe: Recipe,
+    outcome: TrainOutcome,
+    test: Mapping[str, float],
+    engine: LocalEngine,
+    budget_bytes: int | None,
+    target: str,
+    threads: int,
+    process_peak: int | None,
+) -> RunReport:
+    progress = outcome.progress
+    recipe_data: dict[str, Any] = json.loads(recipe.to_json())
+    return RunReport(
+        planned_peak_bytes=program.manifest.planned_peak_bytes,
+        measured_peak_bytes=engine.measured_peak_bytes(),
+        process_peak_bytes=process_peak,
+        budget_bytes=budget_bytes,
+        planned_seconds_per_step=program.manifest.planned_seconds,
+        seconds_per_step=outcome.seconds_per_step,
+        steps=progress.step,
+        epochs=outcome.epochs,
+        ending=str(outcome.ending),
+        losses=progress.losses,
+        validations=progress.validations,
+        best_step=progress.best.step if progress.best is not None else None,
+        test={k: v for k, v in test.items()},
+        model_sha256=file_sha256(compiled.model),
+        program_sha256=program.identity,
+        parameters_sha256=hashlib.sha256(engine.saved).hexdigest(),
+        target=target,
+        ran_on="this host",
+        threads=threads,
+        seed=recipe.train.seed,
+        versions=dict(program.manifest.versions),
+        recipe=recipe_data,
+    )

@@ -1,0 +1,121 @@
+"""What a run proves: planned beside measured, the losses, and everything needed to do it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from edgetrain.run.checkpoint import Validation
+from edgetrain.run.durable import replaced_file
+from edgetrain.run.plot import Panel, Series, draw
+from edgetrain.units import show_bytes, show_seconds
+
+FORMAT = "edgetrain.report/1"
+REPORT = "report.json"
+PLOT = "plot.svg"
+
+Json = str | int | float | bool | None | list["Json"] | Mapping[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """`None` means not measured or not limited, never zero. Losses are one for each step, from the first on."""
+
+    planned_peak_bytes: int
+    measured_peak_bytes: int
+    process_peak_bytes: int | None  # growth over the process before the program was loaded
+    budget_bytes: int | None
+    planned_seconds_per_step: float | None
+    seconds_per_step: float | None
+    steps: int
+    epochs: float
+    ending: str
+    losses: tuple[float, ...]
+    validations: tuple[Validation, ...] = ()
+    best_step: int | None = None
+    test: Mapping[str, float] = field(default_factory=dict)  # by metric; `accuracy` is written as `test_accuracy`
+    model_sha256: str
+    program_sha256: str
+    parameters_sha256: str
+    target: str
+    ran_on: str
+    threads: int
+    seed: int
+    versions: Mapping[str, str] = field(default_factory=dict)
+    recipe: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def is_within_budget(self) -> bool:
+        """Whether what was measured stayed inside the budget, not what was planned."""
+        return self.budget_bytes is None or self.measured_peak_bytes <= self.budget_bytes
+
+    def to_json(self) -> str:
+        """Canonical: the same report gives the same bytes."""
+        data = {"format": FORMAT, **asdict(self), "is_within_budget": self.is_within_budget}
+        data |= {f"test_{name}": value for name, value in data.pop("test").items()}
+        return json.dumps(data, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+    def to_text(self) -> str:
+        """The last screen of a run: a line for each thing that a person wants to know."""
+        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        lines = [
+            ("memory", self._memory_text()),
+            ("time", self._time_text()),
+            ("loss", self._loss_text()),
+            *((f"test {name.replace('_', ' ')}", f"{value:.4g}") for name, value in self.test.items()),
+            ("trained", f"{self.steps} steps, {self.epochs:.3g} epochs ({self.ending}), seed {self.seed}"),
+            (
+                "ran on",
+                f"{self.ran_on}, {threads} (target {self.target})",
+            ),
+        ]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines) + "\n"
+
+    def _memory_text(self) -> str:
+        text = f"peak {show_bytes(self.measured_peak_bytes)} measured, {show_bytes(self.planned_peak_bytes)} planned"
+        if self.budget_bytes is not None:
+            text += f", budget {show_bytes(self.budget_bytes)}: {'kept' if self.is_within_budget else 'EXCEEDED'}"
+        if self.process_peak_bytes is not None:
+            text += f"; the process grew by {show_bytes(self.process_peak_bytes)}"
+        return text
+
+    def _time_text(self) -> str:
+        measured = "no step" if self.seconds_per_step is None else f"{show_seconds(self.seconds_per_step)} a step"
+        if self.planned_seconds_per_step is None:
+            return f"{measured} measured"
+        return f"{measured} measured, {show_seconds(self.planned_seconds_per_step)} planned"
+
+    def _loss_text(self) -> str:
+        if not self.losses:
+            return "no step was taken"
+        text = f"{self.losses[0]:.4g} at first, {self.losses[-1]:.4g} at last"
+        if self.validations:
+            last = self.validations[-1]
+            shown = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in last.metrics.items())
+            text += f"; validation after epoch {last.epoch}: {shown}"
+        return text
+
+
+def report_plot(report: RunReport) -> str:
+    """The curves of the run as SVG: the losses, and below them a panel for each validation metric."""
+    steps = tuple((float(i), loss) for i, loss in enumerate(report.losses, start=1))
+    panels = [Panel(title="loss", series=(Series(name="training", points=steps),))]
+    for name in report.validations[0].metrics if report.validations else ():
+        points = tuple((float(v.step), v.metrics[name]) for v in report.validations if name in v.metrics)
+        validation = Series(name="validation", points=points, is_marked=True)
+        if name == "loss":
+            panels[0] = Panel(title="loss", series=(*panels[0].series, validation))
+        else:
+            panels.append(Panel(title=name.replace("_", " "), series=(validation,)))
+    return draw(panels, x_label="step")
+
+
+def write_report(report: RunReport, out: Path) -> Path:
+    """Writes `report.json` and `plot.svg`, each whole or not at all. Raises `DeviceError` when the disk refuses."""
+    for name, text in ((PLOT, report_plot(report)), (REPORT, report.to_json())):
+        with replaced_file(out / name) as file:
+            file.write(text.encode())
+    return out / REPORT

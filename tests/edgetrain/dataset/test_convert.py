@@ -1,0 +1,105 @@
+"""Claims about turning a stored sample into the model's input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetrain.dataset.convert import Conversion, check_convertible, convert
+from edgetrain.errors import DataError
+
+
+def converted(sample: np.ndarray[Any, Any], shape: tuple[int, ...], **settings: Any) -> np.ndarray[Any, Any]:
+    out = np.full(shape, np.nan, np.float32)
+    convert(sample, out, Conversion(**settings))
+    return out
+
+
+def bilinear_reference(image: np.ndarray[Any, Any], height: int, width: int) -> np.ndarray[Any, Any]:
+    """One pixel at a time, from the definition: centres aligned, edges repeated."""
+    old_height, old_width = image.shape
+    out = np.empty((height, width))
+    for i in range(height):
+        for j in range(width):
+            y = min(max((i + 0.5) * old_height / height - 0.5, 0), old_height - 1)
+            x = min(max((j + 0.5) * old_width / width - 0.5, 0), old_width - 1)
+            top, left = int(y), int(x)
+            bottom, right = min(top + 1, old_height - 1), min(left + 1, old_width - 1)
+            a, b = y - top, x - left
+            upper = image[top, left] * (1 - b) + image[top, right] * b
+            lower = image[bottom, left] * (1 - b) + image[bottom, right] * b
+            out[i, j] = upper * (1 - a) + lower * a
+    return out
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bilinear_resizing_agrees_with_its_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    old, new = rng.integers(1, 9, 2), rng.integers(1, 12, 2)
+    image = rng.random(old, np.float32)
+    found = converted(image, (1, *new), resize=tuple(int(n) for n in new))
+    np.testing.assert_allclose(found[0], bilinear_reference(image, *new), atol=1e-5)
+
+
+def test_nearest_resizing_repeats_pixels() -> None:
+    image = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    found = converted(image, (1, 4, 4), resize=(4, 4), interpolation="nearest")
+    assert np.array_equal(found[0], np.kron(image, np.ones((2, 2))))
+
+
+def test_bytes_become_0_to_1_and_floats_stay() -> None:
+    assert converted(np.array([0, 51, 255], np.uint8), (3,)).tolist() == pytest.approx([0, 0.2, 1])
+    assert converted(np.array([0.0, 51.0, 255.0]), (3,)).tolist() == [0, 51, 255]
+    assert converted(np.array([7, -7]), (2,)).tolist() == [7, -7]
+
+
+def test_colour_images_become_channels_first() -> None:
+    image = np.random.default_rng(0).random((5, 6, 3), np.float32)
+    assert np.array_equal(converted(image, (3, 5, 6)), image.transpose(2, 0, 1))
+    assert np.array_equal(converted(image.transpose(2, 0, 1), (3, 5, 6)), image.transpose(2, 0, 1))
+
+
+def test_a_grey_image_is_repeated_only_when_asked() -> None:
+    image = np.random.default_rng(0).random((4, 4), np.float32)
+    assert np.array_equal(converted(image, (3, 4, 4), channels=3), np.stack([image] * 3))
+    with pytest.raises(DataError, match="`data.channels = 3`"):
+        converted(image, (3, 4, 4))
+
+
+def test_mean_and_deviation_apply_per_channel() -> None:
+    image = np.ones((2, 2, 3), np.float32)
+    found = converted(image, (3, 2, 2), mean=(1.0, 0.0, -1.0), std=(1.0, 2.0, 4.0))
+    assert found[:, 0, 0].tolist() == [0, 0.5, 0.5]
+    with pytest.raises(DataError, match="2 values"):
+        converted(image, (3, 2, 2), mean=(1.0, 0.0))
+
+
+def test_flat_features_and_images_convert_into_each_other() -> None:
+    features = np.arange(12, dtype=np.float32)
+    assert np.array_equal(converted(features, (1, 3, 4)), features.reshape(1, 3, 4))
+    assert np.array_equal(converted(features.reshape(3, 4), (12,)), features)
+
+
+def test_an_image_of_another_size_is_refused_with_the_setting_that_helps() -> None:
+    with pytest.raises(DataError, match=r"\[28, 28\] does not fit .*\[1, 8, 8\]") as caught:
+        check_convertible((28, 28), (1, 8, 8), Conversion())
+    assert caught.value.fix == "set `data.resize = [8, 8]`"
+    check_convertible((28, 28), (1, 8, 8), Conversion(resize=(8, 8)))
+
+
+def test_an_image_turned_on_its_side_does_not_pass_for_the_same_size() -> None:
+    with pytest.raises(DataError, match="does not fit"):
+        converted(np.zeros((4, 6), np.float32), (1, 6, 4))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_not_finite_is_refused(value: float) -> None:
+    with pytest.raises(DataError, match="NaN or infinity"):
+        converted(np.array([1.0, value]), (2,))
+
+
+def test_text_is_refused() -> None:
+    with pytest.raises(DataError, match="type"):
+        converted(np.array(["a"]), (1,))

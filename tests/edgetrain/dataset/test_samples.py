@@ -1,0 +1,94 @@
+"""Claims about datasets and their split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetrain.dataset.samples import Part, from_arrays, from_batches, from_pairs, split
+from edgetrain.errors import DataError
+
+
+def rows_of(part: Part | None) -> list[int]:
+    return [] if part is None else [int(part.features[i][0]) for i in range(len(part))]
+
+
+def part_of(samples: int) -> Part:
+    return Part(features=np.arange(samples)[:, np.newaxis], labels=np.arange(samples))
+
+
+@given(
+    samples=st.integers(2, 60), limit=st.none() | st.integers(2, 80), validation=st.floats(0, 0.99, exclude_max=False)
+)
+def test_training_and_validation_share_no_row_and_together_are_the_limit(
+    samples: int, limit: int | None, validation: float
+) -> None:
+    dataset = split(part_of(samples), name="d", limit=limit, validation=validation)
+    train, held_out = rows_of(dataset.train), rows_of(dataset.validation)
+    assert len(train) >= 1
+    assert not set(train) & set(held_out)
+    assert len(train) + len(held_out) == min(samples, limit or samples)
+    assert (len(held_out) > 0) == (validation > 0)
+    assert rows_of(split(part_of(samples), name="d", limit=limit, validation=validation).train) == train
+
+
+def test_a_limit_draws_from_the_whole_of_a_sorted_source() -> None:
+    part = Part(features=np.zeros((100, 1)), labels=np.repeat([0, 1], 50))
+    assert 5 < split(part, name="d", limit=30).train.labels.sum() < 25
+
+
+def test_a_test_part_can_be_limited_and_is_what_is_evaluated() -> None:
+    dataset = split(part_of(10), name="d", test=part_of(20), test_limit=7, validation=0.2)
+    assert dataset.test is not None
+    assert len(set(rows_of(dataset.test))) == 7
+    assert dataset.evaluation is dataset.test
+    without = split(part_of(10), name="d", validation=0.2)
+    assert without.evaluation is without.validation
+
+
+def test_the_number_of_classes_is_what_all_parts_need() -> None:
+    assert split(part_of(3), name="d", test=part_of(5)).classes == 5
+    assert split(part_of(3), name="d", class_names=tuple("abcdef")).classes == 6
+    values = Part(features=np.zeros((2, 1)), labels=np.zeros(2, np.float32))
+    assert split(values, name="d").classes is None
+
+
+def test_no_samples_is_a_data_error() -> None:
+    with pytest.raises(DataError, match="no training samples"):
+        split(part_of(0), name="d")
+    with pytest.raises(DataError, match="no training samples"):
+        from_batches(iter(()))
+
+
+def test_samples_and_labels_must_be_as_many() -> None:
+    with pytest.raises(DataError, match="3 samples and 2 labels"):
+        from_arrays(np.zeros((3, 1)), [0, 1])
+
+
+def test_a_sequence_is_read_sample_by_sample_when_it_is_needed() -> None:
+    class Recording(list[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            asked.append(index)
+            return super().__getitem__(index)
+
+    asked: list[Any] = []
+    dataset = from_pairs(Recording([([i], i % 2) for i in range(10)]), validation=0)
+    asked.clear()
+    assert rows_of(dataset.train.take(np.array([4]))) == [4]
+    assert asked == [4]
+
+
+def test_batches_are_joined_in_order() -> None:
+    dataset = from_batches((([[2 * i], [2 * i + 1]], [0, 1]) for i in range(3)), validation=0)
+    assert rows_of(dataset.train) == [0, 1, 2, 3, 4, 5]
+    assert dataset.train.labels.tolist() == [0, 1] * 3
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], [-1, 0], [0.0, float("nan")]])
+def test_labels_that_are_neither_classes_nor_values_are_refused(labels: list[Any]) -> None:
+    with pytest.raises(DataError, match="label"):
+        from_arrays(np.zeros((2, 1)), labels)

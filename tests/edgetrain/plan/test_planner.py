@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from edgetrain.cost.analytic import StorageCost
+from edgetrain.errors import PlanInfeasibleError, UsageError
+from edgetrain.graph.ir import Phase, Role, TrainGraph
+from edgetrain.plan.planner import CostsByFunction, make_plan
+from edgetrain.plan.schedule import Budget, Plan, replay
+from edgetrain.units import Bytes, Joules, Seconds, parse_bytes
+from tests.edgetrain.plan.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
+
+STORAGE = StorageCost(
+    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+)
+
+
+def with_evaluate(graph: TrainGraph) -> TrainGraph:
+    """The forward ops as a second function, as real graphs have."""
+    forward = tuple(o for o in graph.functions["step"] if o.phase is Phase.FORWARD)
+    return replace(graph, functions={**graph.functions, "evaluate": forward})
+
+
+def costs_of(graph: TrainGraph, seed: int = 0) -> CostsByFunction:
+    return {function: random_costs(graph, seed, function) for function in graph.functions}
+
+
+def check(graph: TrainGraph, plan: Plan, costs: CostsByFunction, storage: StorageCost | None = None) -> None:
+    """Everything a program relies on, derived again from the plan's own steps and offsets."""
+    for function, schedule in plan.schedules.items():
+        found = replay(graph, function, schedule.steps, costs[function], storage)
+        assert [(s.tensor, s.start, s.end, s.nbytes) for s in found.stays] == [
+            (p.tensor, p.start, p.end, p.nbytes) for p in schedule.placements
+        ]
+        for stay, placement in zip(found.stays, schedule.placements, strict=True):
+            assert placement.offset >= plan.persistent_bytes
+            assert placement.offset % (4096 if stay.paged else 64) == 0
+            assert placement.offset + placement.nbytes <= plan.peak_bytes
+        for index, p in enumerate(schedule.placements):
+            for q in schedule.placements[index + 1 :]:
+                together = p.start <= q.end and q.start <= p.end
+                apart = p.offset + p.nbytes <= q.offset or q.offset + q.nbytes <= p.offset
+                assert apart or not together
+    assert plan.lower_bound_bytes <= plan.peak_bytes
+
+
+def test_without_a_budget_nothing_is_recomputed() -> None:
+    graph = with_evaluate(chain(8))
+    costs = costs_of(graph)
+    plan = make_plan(graph, Budget(), costs)
+    check(graph, plan, costs)
+    assert set(plan.schedules) == {"step", "evaluate"}
+    assert (plan.seconds, plan.peak_bytes) == (plan.keep_all_seconds, plan.keep_all_bytes)
+    assert plan.seconds == sum(cost.seconds for cost in costs["step"].values())
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("share", [0.9, 0.6, 0.4])
+def test_a_plan_fits_its_budget_with_fragmentation_or_says_what_would(seed: int, share: float) -> None:
+    graph = with_evaluate(random_graph(seed, forward_ops=30))
+    costs = costs_of(graph, seed)
+    memory_bytes = int(share * make_plan(graph, Budget(), costs).peak_bytes)
+    budget = Budget(memory_bytes=Bytes(memory_bytes))
+    try:
+        plan = make_plan(graph, budget, costs)
+    except PlanInfeasibleError as error:
+        named = re.search(r"the least possible is (\S+)", error.what)
+        assert named is not None
+        assert parse_bytes(named[1]) > memory_bytes
+        plan = make_plan(graph, Budget(memory_bytes=parse_bytes(named[1])), costs)
+        assert plan.peak_bytes <= parse_bytes(named[1])
+    else:
+        assert plan.peak_bytes <= memory_bytes
+        assert plan.budget == budget
+    check(graph, plan, costs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plan_with_storage_fits_and_keeps_pages_aligned(seed: int) -> None:
+    graph = random_graph(seed, forward_ops=15, unit_bytes=4096)
+    costs = costs_of(graph, seed)
+    full = make_plan(graph, Budget(), costs).peak_bytes
+    plan = make_plan(graph, Budget(memory_bytes=Bytes(full // 2)), costs, storage=STORAGE)
+    check(graph, plan, costs, STORAGE)
+    assert plan.peak_bytes <= full // 2
+
+
+@pytest.mark.parametrize("solver", ["greedy", "keep-all"])
+def test_the_named_budget_works_with_the_solver_that_named_it(solver: str) -> None:
+    graph = chain(20)
+    costs = costs_of(graph)
+    with pytest.raises(PlanInfeasibleError) as caught:
+        make_plan(graph, Budget(memory_bytes=Bytes(1000)), costs, solver=solver)
+    named = re.search(r"`--budget (\S+)`", caught.value.fix)
+    assert named is not None
+    assert named[1] in caught.value.what
+    plan = make_plan(graph, Budget(memory_bytes=parse_bytes(named[1])), costs, solver=solver)
+    assert plan.peak_bytes <= parse_bytes(named[1])
+
+
+def test_the_infeasible_error_reads_well() -> None:
+    graph = graph_of(
+        [
+            tensor("x", 1024, Role.INPUT),
+            tensor("w", 2048, Role.PARAMETER),
+            tensor("hidden", 4096),
+            tensor("gradient", 8192),
+        ],
+        [
+            op("dense", ("x", "w"), ("hidden",)),
+            replace(op("dense_backward", ("hidden",), ("gradient",), Phase.BACKWARD), source="MatMul_3"),
+            op("update", ("gradient", "w"), ("w",), Phase.UPDATE),
+        ],
+    )
+    with pytest.raises(PlanInfeasibleError) as caught:
+        make_plan(graph, Budget(memory_bytes=Bytes(4000)), costs_of(graph))
+    assert str(caught.value) == (
+        "no plan fits 4kB; the least possible is 15.36kB\n"
+        "why: at op `dense_backward` (MatMul_3) of `step` memory holds gradients 8.192kB, activations 4.096kB, "
+        "parameters 2.048kB, inputs 1.024kB; largest temporaries there: `gradient` 8.192kB, `hidden` 4.096kB\n"
+        "fix: give it more memory with `--budget 15.36kB`, lower `train.batch=`, or train fewer tensors with "
+        "`update.mode=head`"
+    )
+
+
+def test_parameters_that_do_not_fit_by_themselves_are_infeasible() -> None:
+    graph = chain(4)
+    with pytest.raises(PlanInfeasibleError, match="no plan fits 64B"):
+        make_plan(graph, Budget(memory_bytes=Bytes(64)), costs_of(graph))
+
+
+def test_a_deadline_and_an_energy_budget_are_checked_and_both_named() -> None:
+    graph = chain(4)
+    costs = {"step": unit_costs(graph)}  # 12 ops: 12 s, 12 J
+    assert make_plan(graph, Budget(deadline_s=Seconds(12.0), energy_j=Joules(12.0)), costs).seconds == 12.0
+    with pytest.raises(PlanInfeasibleError) as caught:
+        make_plan(graph, Budget(deadline_s=Seconds(11.0), energy_j=Joules(11.5)), costs)
+    assert caught.value.what == (
+        "one step takes 12.0 s, the deadline is 11.0 s; one step takes 12 J, the budget is 11.5 J"
+    )
+
+
+def test_a_missed_deadline_says_what_more_memory_would_bring() -> None:
+    graph = chain(8)
+    costs = {"step": unit_costs(graph)}
+    full = make_plan(graph, Budget(), costs)
+    with pytest.raises(PlanInfeasibleError, match="nothing is recomputed and a step takes 24"):
+        make_plan(graph, Budget(memory_bytes=Bytes(full.peak_bytes - 2048), deadline_s=Seconds(24.0)), costs)
+
+
+def test_an_unknown_solver_is_a_usage_error() -> None:
+    graph = chain(2)
+    with pytest.raises(UsageError, match="greedy, keep-all"):
+        make_plan(graph, Budget(), costs_of(graph), solver="magic")
+
+
+def test_the_saved_range_is_known_to_the_plan() -> None:
+    graph = chain(4)
+    plan = make_plan(graph, Budget(), costs_of(graph))
+    saved = [t.name for t in graph.persistent if t.role in (Role.PARAMETER, Role.STATE)]
+    assert plan.saved_bytes == 4 * 256
+    assert all(plan.persistent_offsets[name] < plan.saved_bytes for name in saved)

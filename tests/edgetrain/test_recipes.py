@@ -1,0 +1,149 @@
+"""Claims about recipes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetrain.errors import UsageError
+from edgetrain.recipes import Recipe, list_recipes, load_recipe, parse_scalar, recipe_header
+
+EXPECTED = ("digits", "efficientnet-lite0", "fashion-mnist")
+
+
+def mistakes_of(*overrides: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        load_recipe("digits", overrides)
+    return re.findall(r"^  - (.*)$", caught.value.what, re.MULTILINE)
+
+
+def test_the_recipes_are_the_documented_ones() -> None:
+    assert list_recipes() == EXPECTED
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_recipe_loads_and_says_what_to_expect(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.expect is not None
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_header_tells_needs_launch_override_and_expectation(name: str) -> None:
+    header = recipe_header(name)
+    for word in ("What", "Needs", "Install", f"Launch   edgetrain fit {name}", "Override", "Expect"):
+        assert re.search(rf"^{re.escape(word)}", header, re.MULTILINE), word
+    assert "#" not in header
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_overrides_a_header_suggests_are_accepted(name: str) -> None:
+    commands = re.findall(rf"edgetrain fit {name} ([^(\n]*=[^(\n]*)", recipe_header(name))
+    assert commands
+    for command in commands:
+        load_recipe(name, [word for word in command.partition("--")[0].split() if "=" in word])
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_json_gives_the_recipe_back(name: str) -> None:
+    recipe = load_recipe(name, ["model.inputs.image=[1, 8, 8]"])
+    text = recipe.to_json()
+    assert Recipe.from_json(text) == recipe
+    assert Recipe.from_json(text).to_json() == text
+
+
+def test_json_of_another_format_is_refused() -> None:
+    with pytest.raises(UsageError, match="format"):
+        Recipe.from_json('{"format": "edgetrain.recipe/0"}')
+
+
+def test_overrides_are_typed_and_the_last_one_wins() -> None:
+    recipe = load_recipe(
+        "digits",
+        ["train.batch=4", "train.batch=8", "train.learning_rate=3e-4", "train.optimizer=sgd", "data.resize=[16, 16]"],
+    )
+    assert recipe.train.batch == 8
+    assert recipe.train.learning_rate == 3e-4
+    assert recipe.train.optimizer == "sgd"
+    assert recipe.data.resize == (16, 16)
+
+
+def test_none_takes_an_optional_value_back() -> None:
+    assert load_recipe("fashion-mnist").data.limit == 10000
+    assert load_recipe("fashion-mnist", ["data.limit=none"]).data.limit is None
+
+
+def test_all_mistakes_come_in_one_error() -> None:
+    found = mistakes_of(
+        "train.batch=0", "train.optimiser=adam", "train.loss=hinge", "train.epochs=ten", "metric=5", "nonsense", "a.b=1"
+    )
+    expected = (
+        "`nonsense` is not an override",
+        "`train.optimiser` is not a known key (did you mean `optimizer`?)",
+        "`train.loss` is `hinge`, expected one of",
+        "`train.batch` is `0`, expected 1 or more",
+        "`train.epochs` is `ten`, expected a whole number",
+        "`metric` is `5`, expected text",
+        "`a` is not a known key",
+    )
+    assert len(found) == len(expected)
+    for text in expected:
+        assert any(mistake.startswith(text) for mistake in found), text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["update.mode=names"], "`update.names` is empty"),
+        (['update.names=["conv*"]'], "`update.mode` is `full`"),
+        (["train.schedule=step"], "`train.step_every` is 0"),
+        (["metric=mse"], "use `accuracy`"),
+        (["train.loss=mse"], "use `mse` or `mae`"),
+        (["data.mean=[0.1, 0.2]"], "`data.mean` has 2 values"),
+        (["model=5"], "expected a table"),
+        (["metric.x=5"], "`metric` is a value, not a table"),
+    ],
+)
+def test_values_that_contradict_each_other_are_mistakes(overrides: list[str], expected: str) -> None:
+    (mistake,) = mistakes_of(*overrides)
+    assert expected in mistake
+
+
+def test_a_path_in_a_recipe_counts_from_the_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[model]\nsource = "net.onnx"\n[data]\nsource = "bundled:digits"\n')
+    recipe = load_recipe(path)
+    assert recipe.model.source == str(tmp_path / "net.onnx")
+    assert recipe.data.source == "bundled:digits"
+    assert recipe.name == "mine"
+    assert load_recipe(path, ["model.source=other.onnx"]).model.source == "other.onnx"
+
+
+def test_an_unknown_recipe_is_answered_with_the_close_ones() -> None:
+    with pytest.raises(UsageError, match="did you mean `digits`"):
+        load_recipe("digit")
+    with pytest.raises(UsageError, match="no recipe file"):
+        load_recipe("./digit.toml")
+
+
+def test_a_file_that_is_not_toml_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("[model")
+    with pytest.raises(UsageError, match="not valid TOML"):
+        load_recipe(tmp_path / "x.toml")
+
+
+@given(st.text())
+def test_any_text_is_a_scalar(text: str) -> None:
+    parse_scalar(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("4", 4), ("1e-3", 1e-3), ("true", True), ('"a b"', "a b"), ("adam", "adam"), ("zoo:x", "zoo:x")],
+)
+def test_a_bare_word_is_text_and_a_toml_scalar_its_value(text: str, value: object) -> None:
+    assert parse_scalar(text) == value

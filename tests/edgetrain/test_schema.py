@@ -1,0 +1,92 @@
+"""Claims about reading typed tables."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgetrain.schema import close_to, read_table, setting
+from edgetrain.units import Bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oven:
+    name: str = setting()
+    watts: float = setting(1000.0, above=0, maximum=3000)
+    shelves: int | None = setting(None, minimum=1)
+    modes: tuple[str, ...] = setting((), choices=("grill", "fan"))
+    size: tuple[int, ...] = setting((), minimum=1, length=2)
+    is_gas: bool = setting(False)
+    memory: Bytes = setting(Bytes(8), minimum=0)  # noqa: RUF009
+
+
+def mistakes_of(**table: object) -> list[str]:
+    mistakes: list[str] = []
+    oven = read_table(Oven, table, where="oven.", mistakes=mistakes)
+    assert (oven is None) == bool(mistakes)
+    return mistakes
+
+
+def test_defaults_fill_what_the_table_leaves_out() -> None:
+    assert read_table(Oven, {"name": "a"}, where="", mistakes=[]) == Oven(name="a")
+
+
+def test_a_whole_number_is_accepted_where_a_number_is_wanted() -> None:
+    oven = read_table(Oven, {"name": "a", "watts": 5}, where="", mistakes=[])
+    assert oven is not None
+    assert isinstance(oven.watts, float)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("watts", 0, "more than 0"),
+        ("watts", 3001, "3000 or less"),
+        ("watts", "hot", "a finite number"),
+        ("watts", float("nan"), "a finite number"),
+        ("watts", True, "a finite number"),
+        ("shelves", 0, "1 or more"),
+        ("shelves", 1.5, "a whole number"),
+        ("shelves", True, "a whole number"),
+        ("modes", "grill", "a list of texts"),
+        ("modes", ["gril"], "did you mean `grill`"),
+        ("size", [1], "2 values"),
+        ("size", [1, 0], "1 or more"),
+        ("is_gas", 1, "`true` or `false`"),
+        ("memory", -1, "0 or more"),
+        ("nmae", "x", "did you mean `name`"),
+    ],
+)
+def test_a_wrong_value_is_one_mistake_that_names_its_key(key: str, value: object, expected: str) -> None:
+    (mistake,) = mistakes_of(**{"name": "a", key: value})
+    assert f"`oven.{key}`" in mistake
+    assert expected in mistake
+
+
+def test_every_combination_of_mistakes_is_reported_whole() -> None:
+    wrong: dict[str, object] = {"watts": -1, "shelves": 0, "modes": ["x"], "is_gas": 2, "extra": 1}
+    for count in range(len(wrong) + 1):
+        for keys in itertools.combinations(wrong, count):
+            assert len(mistakes_of(name="a", **{key: wrong[key] for key in keys})) == count
+
+
+@pytest.mark.parametrize("value", [None, "none"])
+def test_an_optional_key_can_be_taken_back(value: object) -> None:
+    oven = read_table(Oven, {"name": "a", "shelves": value}, where="", mistakes=[])
+    assert oven is not None
+    assert oven.shelves is None
+
+
+@given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists)))
+def test_no_table_makes_the_reader_fail(table: dict[str, object]) -> None:
+    mistakes: list[str] = []
+    oven = read_table(Oven, table, where="", mistakes=mistakes)
+    assert (oven is None) == bool(mistakes)
+
+
+def test_an_unknown_word_far_from_all_others_gets_no_suggestion() -> None:
+    assert close_to("zzzz", ("jetson", "host")) == ""
