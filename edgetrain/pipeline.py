@@ -16,6 +16,7 @@ from pathlib import Path
 from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
+from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.locate import user_cache_dir
@@ -36,6 +37,7 @@ from edgetrain.units import Bytes, show_bytes
 log = logging.getLogger(__name__)
 
 Notify = Callable[[str], None]
+NO_LIMIT = Budget()
 
 
 def _silent(_line: str) -> None:
@@ -48,7 +50,7 @@ class Job:
 
     recipe: Recipe
     target: Target
-    budget: Budget = Budget()
+    budget: Budget = NO_LIMIT
     solver: str = "greedy"
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
@@ -94,9 +96,7 @@ def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
     """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host."""
     codegen = job.target.codegen
     request = CompileRequest(
-        model=ModelSource(
-            source=job.recipe.model.source, classes=job.recipe.model.classes, seed=job.recipe.train.seed
-        ),
+        model=ModelSource(source=job.recipe.model.source, classes=job.recipe.model.classes, seed=job.recipe.train.seed),
         options=train_options(job.recipe),
         vector_bits=codegen.vector_bits,
         vector_registers=codegen.vector_registers,
@@ -115,16 +115,16 @@ def plan_stage(job: Job, compiled: Compiled) -> Plan:
 
 def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
     """The program that runs here; for another target also the one that runs there, from the same plan."""
-    built = {}
-    for target in _targets_to_build(job.target):
-        codegen = codegen_of(target)
-        built[target.name] = build_program(compiled, plan, codegen, cache=job.cache)
     if not job.target.is_host:
-        job.notify(
-            f"no {job.target.name} reachable: running its plan on this host; times are this host's"
-            f" (its own program: {built[job.target.name].directory})"
-        )
-    return built[HOST]
+        try:
+            foreign = build_program(compiled, plan, codegen_of(job.target), cache=job.cache)
+            job.notify(f"compiled for {job.target.name}: {foreign.directory}")
+        except DeviceError as error:  # its kernels are compiled; only a vendor's linker is missing here
+            job.notify(f"{job.target.name}: {error.what}; {error.fix}")
+        if job.target.note:
+            job.notify(f"{job.target.name}: {job.target.note}")
+        job.notify(f"no {job.target.name} reachable: running its plan on this host; times are this host's")
+    return build_program(compiled, plan, codegen_of(load_target(HOST)), cache=job.cache)
 
 
 def train_options(recipe: Recipe) -> TrainOptions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,10 @@ def read_csv(path: Path, label: str = "") -> tuple[Part, tuple[str, ...]]:
             header = next(rows, [])
             label_column = _find_label(path, header, label)
             columns = len(header) - 1
-            for line, row in _numbered(rows):
+            for row in rows:
+                if not row:  # a blank line
+                    continue
+                line = rows.line_num
                 if len(row) != len(header):
                     raise DataError(f"{path}:{line} has {len(row)} cells where the header has {len(header)}")
                 labels.append(row[label_column].strip())
@@ -41,13 +43,6 @@ def read_csv(path: Path, label: str = "") -> tuple[Part, tuple[str, ...]]:
     values, names = _read_labels(path, labels)
     table = np.frombuffer(features, np.float32).reshape(len(labels), columns)
     return Part(features=table, labels=normal_labels(values, str(path))), names
-
-
-def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Rows with their line; a blank line is no row. Line 1 is the header."""
-    for line, row in enumerate(rows, start=2):
-        if row:
-            yield line, row
 
 
 def _find_label(path: Path, header: list[str], label: str) -> int:

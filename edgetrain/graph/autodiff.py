@@ -66,9 +66,7 @@ def emit_forward(
             )
     result = _resolve(function.body.body, values)
     outputs = result if isinstance(result, tuple) else (result,)
-    return Tape(
-        entries=tuple(entries), outputs=tuple(outputs), state_updates=tuple(updates), definitions=definitions
-    )
+    return Tape(entries=tuple(entries), outputs=tuple(outputs), state_updates=tuple(updates), definitions=definitions)
 
 
 def _resolve(expr: Any, values: Mapping[Any, Any]) -> Any:

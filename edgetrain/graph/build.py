@@ -78,9 +78,7 @@ def build_step(model: Model, options: TrainOptions) -> BuiltStep:
         functions["apply"] = _build_apply(builder, options, optimizer, trained, tensors)
     functions["evaluate"] = _build_evaluate(builder, model, options, tensors)
     log.info("built a training step: %d of %d parameters trained", len(trained), len(model.parameters))
-    return BuiltStep(
-        module=builder.get(), functions=functions, tensors=tensors, initial=initial, trained=trained
-    )
+    return BuiltStep(module=builder.get(), functions=functions, tensors=tensors, initial=initial, trained=trained)
 
 
 def _persistent_tensors(
@@ -182,10 +180,10 @@ def _loss_input(tape: Tape, absorbs: str) -> Any:
     """The model's first output, or the logits behind it where the loss contains the final activation itself."""
     output = tape.outputs[0]
     definition = tape.definitions.get(output)
-    if absorbs and definition is not None and str(definition.op.name) == absorbs:
-        if absorbs != "relax.nn.softmax" or int(definition.attrs.axis) % len(shape_of(output)) == 1:
-            return definition.args[0]
-    return output
+    if not absorbs or definition is None or str(definition.op.name) != absorbs:
+        return output
+    over_classes = absorbs != "relax.nn.softmax" or int(definition.attrs.axis) % len(shape_of(output)) == 1
+    return definition.args[0] if over_classes else output
 
 
 def _emit_update(emission: _Emission, optimizer: Optimizer, name: str, gradient: Any) -> None:
@@ -262,9 +260,7 @@ def _build_apply(
     return _end(emission)
 
 
-def _build_evaluate(
-    builder: Any, model: Model, options: TrainOptions, tensors: Mapping[str, Tensor]
-) -> BuiltFunction:
+def _build_evaluate(builder: Any, model: Model, options: TrainOptions, tensors: Mapping[str, Tensor]) -> BuiltFunction:
     """The outputs as the loss sees them (logits), so that one set of metrics serves every model."""
     inputs = [s.name for s in model.inputs]
     emission = _begin(builder, tensors, [*model.parameters, *inputs])

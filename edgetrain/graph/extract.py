@@ -80,7 +80,7 @@ def extract(built: BuiltStep, name: str) -> Extracted:
                 writes=call.writes,
                 phase=phase,
                 flops=symbols.flops(call.kernel),
-                source=_readable(call.kernel),
+                source=_source(call, tensors),
             )
             for i, (call, phase) in enumerate(zip(calls, phases, strict=True))
         )
@@ -136,8 +136,11 @@ def count_flops(function: Any) -> int:
         return 0
 
 
-def _readable(kernel: str) -> str:
-    return kernel.removeprefix("fused_")
+def _source(call: _Call, tensors: Mapping[str, Tensor]) -> str:
+    """What a person would call it: the fused ops and the first parameter they work with."""
+    name = call.kernel.removeprefix("fused_").rstrip("0123456789")
+    parameter = next((n for n in call.reads if tensors[n].role is Role.PARAMETER), None)
+    return f"{name} of {parameter}" if parameter else name
 
 
 def _read_function(
@@ -174,7 +177,9 @@ def _read_function(
                 tensors[name] = Tensor(
                     name=name, shape=tuple(int(d) for d in ty.shape), dtype=str(ty.dtype), role=Role.TEMPORARY
                 )
-            reads = [read(a) for a in expr.args[1].fields] if isinstance(expr.args[1], relax.Tuple) else read(expr.args[1])
+            reads = (
+                [read(a) for a in expr.args[1].fields] if isinstance(expr.args[1], relax.Tuple) else read(expr.args[1])
+            )
             calls.append(_Call(expr.args[0].name_hint, tuple(reads), tuple(names)))
             environment[var] = names if isinstance(var.ty, relax.TupleType) else names[0]
     results = read(function.body.body)
@@ -240,9 +245,7 @@ def _order(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[_Call]:
 def _phases(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[Phase]:
     """Forward is what the loss (or, without one, everything) depends on; updates write parameters or state."""
     writers = {n: i for i, c in enumerate(calls) for n in c.writes}
-    updates = {
-        i for i, c in enumerate(calls) if any(tensors[n].role in (Role.PARAMETER, Role.STATE) for n in c.writes)
-    }
+    updates = {i for i, c in enumerate(calls) if any(tensors[n].role in (Role.PARAMETER, Role.STATE) for n in c.writes)}
     loss = writers.get(LOSS)
     if loss is None:
         return [Phase.UPDATE if i in updates else Phase.FORWARD for i in range(len(calls))]

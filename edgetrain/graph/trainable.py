@@ -65,7 +65,8 @@ def _head(model: Model, floats: Sequence[str], _names: Sequence[str]) -> list[st
 def _bias(model: Model, floats: Sequence[str], _names: Sequence[str]) -> list[str]:
     """Parameters that are only ever added, BatchNorm's shift included."""
     origins = _parameter_origins(model)
-    added, otherwise = set(), set()
+    added: set[str] = set()
+    otherwise: set[str] = set()
     for _, call in _calls(model):
         for position, argument in enumerate(call.args):
             if not isinstance(argument, relax.Var) or argument not in origins or call.op.name in _VIEWS:

@@ -23,7 +23,7 @@ class GraphWriter:
         self._initializers: list[Any] = []
 
     def weight(self, name: str, value: np.ndarray[Any, Any]) -> str:
-        self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        self._initializers.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
     def node(self, op: str, inputs: Sequence[str], name: str, **attributes: object) -> str:

@@ -7,6 +7,7 @@ before 1.6: three pickles (magic number, protocol, system), the state, the list 
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
 from collections import OrderedDict
@@ -22,6 +23,18 @@ from edgetrain.errors import ModelError
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 _LENGTH = struct.Struct("<q")
+
+# A broken pickle can raise nearly anything while it is interpreted; each of these means: not such a file.
+_BROKEN = (
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +90,7 @@ def read_torch_state(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
         with path.open("rb") as file:
             return _read(file)
-    # A broken pickle can raise nearly anything while it is interpreted; each of these means: not such a file.
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except _BROKEN as error:
         raise ModelError(
             f"{path} is not a PyTorch state file that can be read safely",
             why=str(error) or type(error).__name__,
@@ -104,10 +116,11 @@ def _read_storage(file: IO[bytes], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]
     if len(header) != _LENGTH.size:
         raise EOFError("the file ends before its last tensor")
     (elements,) = _LENGTH.unpack(header)
-    data = file.read(elements * dtype.itemsize) if elements >= 0 else b""
-    if len(data) != elements * dtype.itemsize:
+    # Compared before reading: a damaged length must not ask for memory that the file cannot fill.
+    remaining = os.fstat(file.fileno()).st_size - file.tell()
+    if not 0 <= elements * dtype.itemsize <= remaining:
         raise EOFError("the file ends before its last tensor")
-    return np.frombuffer(data, dtype=dtype)
+    return np.frombuffer(file.read(elements * dtype.itemsize), dtype=dtype)
 
 
 def _view(tensor: _Tensor, storage: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -116,4 +129,4 @@ def _view(tensor: _Tensor, storage: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
     if min((tensor.offset, *tensor.shape, *tensor.strides), default=0) < 0 or last >= storage.size:
         raise ValueError("a tensor reaches past its storage")
     strides = tuple(step * storage.itemsize for step in tensor.strides)
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(storage[tensor.offset :], tensor.shape, strides))
+    return np.lib.stride_tricks.as_strided(storage[tensor.offset :], tensor.shape, strides).copy()

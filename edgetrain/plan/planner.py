@@ -33,7 +33,8 @@ CostsByFunction = Mapping[str, Mapping[str, OpCost]]
 _TRAINING_FUNCTION = "step"
 _MAX_TIGHTENINGS = 8  # solves again with a tighter limit because of fragmentation
 _LEAST_TIGHTENING_SHARE = 0.005
-_FLOOR_GROWTH_SHARE = 0.01  # how far the reported smallest budget is raised when packing misses it
+_FIRST_RAISE_SHARE = 0.0025  # how far the smallest budget is raised when packing misses it; doubles each time
+_LOWERINGS = 3  # halvings between the last budget that failed and the first that fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,19 +148,33 @@ def _pack(inputs: _Inputs, function: str, steps: tuple[Step, ...], *, enough_byt
 
 
 def _smallest_plan(inputs: _Inputs, budget: Budget) -> Plan:
-    """A plan for the smallest budget the solver can hold; its budget is the number to show, and is known to work."""
-    floors = {
-        f: FLOORS[inputs.solver](inputs.graph, f, inputs.costs[f], inputs.storage) for f in inputs.graph.functions
-    }
-    temporary_bytes = max(floors.values())
-    while True:
-        # What the user reads is rounded up to a few digits; that number is the one to try.
-        shown = parse_bytes(show_bytes_up(inputs.layout.nbytes + temporary_bytes))
-        plan = _attempt(inputs, replace(budget, memory_bytes=shown))
-        if plan is not None:
-            return plan
-        # Ends: keep-all fits any budget from its own packed size on.
-        temporary_bytes += max(ALIGNMENT_BYTES, int(_FLOOR_GROWTH_SHARE * temporary_bytes))
+    """A plan for the smallest budget the solver is known to hold, with that budget: the number to show.
+
+    Starts from the solver's own floor, which knows nothing of fragmentation, and raises it until the arena fits.
+    """
+    floor = FLOORS[inputs.solver]
+    temporary_bytes = max(floor(inputs.graph, f, inputs.costs[f], inputs.storage) for f in inputs.graph.functions)
+    failed_bytes, raise_by = 0, _FIRST_RAISE_SHARE
+    plan = _attempt_shown(inputs, budget, temporary_bytes)
+    while plan is None:  # ends: keep-all fits from its own packed size on
+        failed_bytes = temporary_bytes
+        temporary_bytes += max(ALIGNMENT_BYTES, int(raise_by * temporary_bytes))
+        raise_by *= 2
+        plan = _attempt_shown(inputs, budget, temporary_bytes)
+    for _ in range(_LOWERINGS if failed_bytes else 0):
+        middle = (failed_bytes + temporary_bytes) // 2
+        lower = _attempt_shown(inputs, budget, middle)
+        if lower is None:
+            failed_bytes = middle
+        else:
+            plan, temporary_bytes = lower, middle
+    return plan
+
+
+def _attempt_shown(inputs: _Inputs, budget: Budget, temporary_bytes: int) -> Plan | None:
+    """Tries the number that a person would read, which is rounded up to a few digits."""
+    shown = parse_bytes(show_bytes_up(inputs.layout.nbytes + temporary_bytes))
+    return _attempt(inputs, replace(budget, memory_bytes=shown))
 
 
 def _does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> PlanInfeasibleError:

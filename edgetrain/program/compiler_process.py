@@ -67,24 +67,19 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
 def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     request = CompileRequest.from_json(data)
     proto, model = _import(request.model, request.options, channel)
-    from edgetrain_tuner.features import Features
-
     from edgetrain.graph.build import build_step
     from edgetrain.graph.extract import extract
     from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
+    from edgetrain_tuner.features import Features
 
     _say(channel, "building the training graph")
     built = build_step(model, request.options)
     extracted = extract(built, model.name)
-    features = Features(
-        vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores
-    )
+    features = Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
     lowered = lower(extracted, features, lambda done, total: _say(channel, "scheduling kernels", done, total))
     for codegen in request.codegens:
         _say(channel, f"compiling {len(lowered.kernels)} kernels for {codegen.name}")
-        target = CodegenTarget(
-            triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores
-        )
+        target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
         compile_kernels(lowered.kernels, target, out / codegen.file)
     (out / GRAPH).write_text(to_json(lowered.graph), encoding="utf-8")
     _write_initial(out / INITIAL, lowered.graph, extracted.initial)

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import schedule
-
 from edgetrain._tvm import PIPELINE_MAP, PrimFunc, Target, ir, s_tir, tirx, tvm, tvm_ffi
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules import schedule
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class CodegenTarget:
             "mcpu": self.cpu,
             "num-cores": self.cores,
             "opt-level": _OPTIMISATION_LEVEL,
-            # Sums may be reassociated, which is what lets LLVM vectorise a reduction. NaN and infinity stay as they are.
+            # Sums may be reassociated: that lets LLVM vectorise a reduction. NaN and infinity stay as they are.
             "fast-math-reassoc": True,
             "fast-math-contract": True,
             "fast-math-nsz": True,
@@ -82,16 +81,17 @@ def lower(extracted: Extracted, features: Features, progress: Callable[[int, int
 
 def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path) -> None:
     """Writes one object file with every kernel. Raises `DeviceError` when LLVM does not know the target."""
+    module = tvm.IRModule({k.symbol: _prepared(k) for k in kernels})
     try:
-        tvm_target = target.to_tvm()
+        library = tirx.build(module, target=target.to_tvm(), pipeline=_register_pipeline())
     except Exception as error:
+        if "LLVM instance error" not in str(error) and "TargetCreationError" not in str(error):
+            raise
         raise DeviceError(
             f"the code generator does not accept target `{target.triple or 'host'}` with cpu `{target.cpu}`",
-            why=str(error).strip().splitlines()[-1],
+            why=str(error).strip().splitlines()[0],
             fix="check `triple`, `cpu` and `features` in the target profile",
         ) from error
-    module = tvm.IRModule({k.symbol: _prepared(k) for k in kernels})
-    library = tirx.build(module, target=tvm_target, pipeline=_register_pipeline())
     library.write_to_file(str(out), "o")
     log.info("compiled %d kernels for %s, %d bytes", len(kernels), target.triple or "this host", out.stat().st_size)
 
@@ -170,7 +170,6 @@ def _arena_allocations(body: Any) -> list[tuple[Any, int]]:
 def _use_raw_pointers() -> Any:
     """Buffer parameters and large allocations become raw pointers: the C functions the driver calls."""
 
-    @tirx.transform.prim_func_pass(opt_level=0, name="edgetrain.UseRawPointers")
     def rewrite(function: Any, _module: Any, _context: Any) -> Any:
         pointers, declarations = [], []
         for parameter in function.params:
@@ -194,7 +193,7 @@ def _use_raw_pointers() -> Any:
             result = result.without_attr("tirx.is_entry_func")
         return result.with_attr({"calling_conv": 0, "tirx.is_global_func": True})
 
-    return rewrite
+    return tirx.transform.prim_func_pass(rewrite, opt_level=0, name="edgetrain.UseRawPointers")
 
 
 def _pointer(name: str, dtype: Any) -> Any:
@@ -206,13 +205,12 @@ def _register_pipeline() -> str:
     """Adds our pipeline to TVM's table under its name; doing it again changes nothing."""
 
     def pipeline() -> tuple[Any, Any, Any]:
-        @tvm.transform.module_pass(opt_level=0)
         def lower_module(module: Any, _context: Any) -> Any:
             passes = [*_passes_before_pointers(), _use_raw_pointers(), tirx.transform.BF16StorageLegalize()]
             return ir.transform.Sequential(passes)(module)
 
         return (
-            lower_module,
+            tvm.transform.module_pass(lower_module, opt_level=0),
             lambda: ir.transform.Sequential([tirx.transform.LowerIntrin()]),
             lambda: ir.transform.Sequential([]),
         )

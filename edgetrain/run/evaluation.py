@@ -6,14 +6,21 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from edgetrain.errors import DataError
+from edgetrain.errors import DataError, DivergedError
 from edgetrain.run.engine import EVALUATE, LABELS, BatchSource, Engine, evaluated
 from edgetrain.run.metrics import LOSSES, METRICS, Tally
 from edgetrain.run.settings import TrainSettings
 
 
-class NotFiniteError(Exception):
+class NotFiniteError(DivergedError):
     """The model put out NaN or infinity: no metric of it means anything."""
+
+    def __init__(self, split: str) -> None:
+        super().__init__(
+            f"the model's output on the {split} split is no number",
+            why="its parameters, or the data of that split, hold NaN or values that overflow",
+            fix="lower the learning rate, or check that split for NaN",
+        )
 
 
 def evaluate(

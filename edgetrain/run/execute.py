@@ -85,9 +85,7 @@ def execute(
         file.write(recipe.to_json().encode())
     program.copy_to(folder.program)
     settings = settings_of(recipe, compiled, program, dataset, folder)
-    feed = DatasetFeed(
-        dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
-    )
+    feed = DatasetFeed(dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data))
     baseline = resident_bytes()
     peak_is_ours = reset_peak()
     with LocalEngine(program, threads=threads, page_directory=folder.path) as engine:
@@ -178,7 +176,7 @@ def _report(
         losses=progress.losses,
         validations=progress.validations,
         best_step=progress.best.step if progress.best is not None else None,
-        test={k: v for k, v in test.items()},
+        test=test,
         model_sha256=file_sha256(compiled.model),
         program_sha256=program.identity,
         parameters_sha256=hashlib.sha256(engine.saved).hexdigest(),

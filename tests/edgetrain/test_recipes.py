@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetrain.errors import UsageError
@@ -136,6 +136,7 @@ def test_a_file_that_is_not_toml_is_a_usage_error(tmp_path: Path) -> None:
         load_recipe(tmp_path / "x.toml")
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_scalar(text: str) -> None:
     parse_scalar(text)

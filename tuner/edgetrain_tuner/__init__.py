@@ -1,1 +1,1 @@
-"""Schedules for training kernels: rules without search, and later search and a shared cache. Never imports edgetrain."""
+"""Schedules for training kernels: rules that need no search. A library of its own: it never imports edgetrain."""

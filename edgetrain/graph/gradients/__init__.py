@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgetrain.graph.gradients.activation import ACTIVATION_RULES
+from edgetrain.graph.gradients.binary import BINARY_RULES
 from edgetrain.graph.gradients.convolution import CONVOLUTION_RULES
+from edgetrain.graph.gradients.layout import LAYOUT_RULES
 from edgetrain.graph.gradients.matmul import MATMUL_RULES
 from edgetrain.graph.gradients.normalisation import NORMALISATION_RULES
 from edgetrain.graph.gradients.pooling import POOLING_RULES
+from edgetrain.graph.gradients.reduction import REDUCTION_RULES
 from edgetrain.graph.gradients.rule import Rule
+from edgetrain.graph.gradients.unary import UNARY_RULES
 
 RULES: Mapping[str, Rule] = {
     **ACTIVATION_RULES,
+    **BINARY_RULES,
     **CONVOLUTION_RULES,
+    **LAYOUT_RULES,
     **MATMUL_RULES,
     **NORMALISATION_RULES,
     **POOLING_RULES,
+    **REDUCTION_RULES,
+    **UNARY_RULES,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from edgetrain._tvm import shape_of, te, tirx
 from edgetrain.graph.gradients.rule import Backward, Gradients, Rule
-from edgetrain.graph.gradients.window import Window, guarded, window_of
+from edgetrain.graph.gradients.window import Window, end_pads_of, guarded, window_of
 
 
 def _kernel(attributes: Any) -> tuple[int, int]:
@@ -37,7 +37,8 @@ def max_pool2d_winner(data: Any, pooled: Any, *, kernel: tuple[int, int], window
         guards = window.inside(h, 0, outputs=out_height, size=height, taps=rows)
         guards += window.inside(w, 1, outputs=out_width, size=width, taps=columns)
         tap = tirx.Cast("int32", r * columns + s)
-        hit = tirx.if_then_else(data[n, c, h, w] == pooled[n, c, y, x], tap, nobody)
+        # Select, not if_then_else: vectorised lanes differ in the condition.
+        hit = tirx.Select(data[n, c, h, w] == pooled[n, c, y, x], tap, nobody)
         return te.min(guarded(guards, hit, nobody), axis=[r, s])
 
     return te.compute((batch, channels, out_height, out_width), element, name="max_pool2d_winner")
@@ -54,8 +55,7 @@ def max_pool2d_gradient(
         y, row, row_guards = window.meet(h, 0, r, kernel[0], out_height)
         x, column, column_guards = window.meet(w, 1, s, kernel[1], out_width)
         won = winners[n, c, y, x] == tirx.Cast("int32", row * kernel[1] + column)
-        zero = tirx.const(0, dy.dtype)
-        share = tirx.if_then_else(won, dy[n, c, y, x], zero)
+        share = tirx.Select(won, dy[n, c, y, x], tirx.const(0, dy.dtype))
         return te.sum(guarded(row_guards + column_guards, share), axis=[r, s])
 
     return te.compute(shape, element, name="max_pool2d_gradient")
@@ -68,30 +68,39 @@ def _avg_pool2d(step: Backward) -> Gradients:
         shape=shape_of(step.inputs[0]),
         kernel=_kernel(step.attributes),
         window=window_of(step.attributes),
+        end_pads=end_pads_of(step.attributes),
         count_padding=bool(step.attributes.count_include_pad),
     )
     return [gradient]
 
 
 def avg_pool2d_gradient(
-    dy: Any, *, shape: tuple[int, ...], kernel: tuple[int, int], window: Window, count_padding: bool
+    dy: Any,
+    *,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    window: Window,
+    end_pads: tuple[int, int],
+    count_padding: bool,
 ) -> Any:
     _, _, height, width = shape
     _, _, out_height, out_width = shape_of(dy)
     r = te.reduce_axis((0, window.tap_count(kernel[0], 0)), "r")
     s = te.reduce_axis((0, window.tap_count(kernel[1], 1)), "s")
 
-    def covered(output: Any, axis: int, size: int) -> Any:
-        """How many taps of the window at `output` are real elements."""
-        if count_padding:
-            return tirx.const(kernel[axis], "int32")
-        start = tirx.Cast("int32", output) * window.strides[axis] - window.pads[axis]
-        return tirx.min(start + kernel[axis], size) - tirx.max(start, 0)
+    def counted(output: Any, axis: int, size: int) -> Any:
+        """How many taps of the window at `output` the mean is over.
+
+        A tap past the padded input exists only through `ceil_mode` and never counts, as in PyTorch.
+        """
+        first = -window.pads[axis] if count_padding else 0
+        end = size + end_pads[axis] if count_padding else size
+        return window.taps_between(output, axis, kernel[axis], first, end)
 
     def element(n: Any, c: Any, h: Any, w: Any) -> Any:
         y, _, row_guards = window.meet(h, 0, r, kernel[0], out_height)
         x, _, column_guards = window.meet(w, 1, s, kernel[1], out_width)
-        count = covered(y, 0, height) * covered(x, 1, width)
+        count = counted(y, 0, height) * counted(x, 1, width)
         share = dy[n, c, y, x] / tirx.Cast(dy.dtype, tirx.max(count, 1))
         return te.sum(guarded(row_guards + column_guards, share), axis=[r, s])
 

@@ -56,6 +56,14 @@ class Window:
         high = [position < size] if reach >= size else []
         return low + high
 
+    def taps_between(self, output: Any, axis: int, taps: int, first: int, end: int) -> Any:
+        """How many taps of the window at `output` read a coordinate in [first, end)."""
+        start = self.source(output, axis, 0)
+        dilation = self.dilation[axis]
+        skipped = tirx.max(tirx.floordiv(first - start + dilation - 1, dilation), 0)
+        reached = tirx.min(tirx.floordiv(end - start + dilation - 1, dilation), taps)
+        return reached - skipped
+
 
 def window_of(attributes: Any, *, groups: int = 1) -> Window:
     """From the attributes of a Relax conv2d or pool2d."""
@@ -66,6 +74,12 @@ def window_of(attributes: Any, *, groups: int = 1) -> Window:
         dilation=(int(attributes.dilation[0]), int(attributes.dilation[1])),
         groups=groups,
     )
+
+
+def end_pads_of(attributes: Any) -> tuple[int, int]:
+    """The padding below and to the right, before `ceil_mode` adds to it."""
+    padding = [int(p) for p in attributes.padding]
+    return padding[2 if len(padding) == 4 else 0], padding[3 if len(padding) == 4 else -1]
 
 
 def guarded(conditions: list[Any], value: Any, otherwise: Any = None) -> Any:

@@ -208,7 +208,7 @@ class _Run:
         policy, footprint, pins = self.policy, self.footprint, self.pins
         best, best_score = None, float("inf")
         for tensor in self.resident:
-            if pins[tensor]:
+            if pins[tensor] or not footprint[tensor]:
                 continue
             seconds, _ = self._way_back(tensor)
             if seconds == float("inf"):

@@ -6,7 +6,7 @@ one clever search. Storage is used only where it is cheaper than recomputing, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 from edgetrain.cost.analytic import OpCost, StorageCost
@@ -33,6 +33,10 @@ _TRANSFER_WEIGHTS = (1.0, 0.3, 0.05)
 
 # A run that is held to less than the limit sometimes drops better things; `refine` then uses the rest.
 _SHARES = (1.0, 0.97, 0.93, 0.88)
+_SHARES_WITH_STORAGE = (1.0, 0.93)
+
+# `refine` makes a schedule cheaper, rarely by more than this: beyond it, a run cannot win any more.
+_WORTH_REFINING = 1.2
 
 _FLOOR_SHARE = 0.002  # how closely the smallest feasible limit is searched, as a share of what keep-all needs
 
@@ -43,6 +47,12 @@ def _policies(storage: StorageCost | None) -> tuple[Policy, ...]:
         Policy(cost_power=cost, size_power=size, distance_power=distance, transfer_weight=weight)
         for weight, (cost, size, distance) in product(weights, _POWERS)
     )
+
+
+def _grid(storage: StorageCost | None) -> Iterator[tuple[float, Policy]]:
+    for policy in _policies(storage):
+        shares = _SHARES if policy.transfer_weight is None else _SHARES_WITH_STORAGE
+        yield from ((share, policy) for share in shares)
 
 
 def solve_greedy(
@@ -59,12 +69,14 @@ def solve_greedy(
     problem = make_problem(graph, function, costs, storage)
     best: tuple[Step, ...] | None = None
     best_replay: Replay | None = None
-    for share, policy in product(_SHARES, _policies(storage)):
-        give_up_s = float("inf") if best_replay is None else 1.2 * best_replay.seconds
-        steps = run_inside(problem, int(share * limit_bytes), policy, give_up_s=give_up_s)
-        if steps is None:
+    seen: set[tuple[Step, ...]] = set()
+    for share, policy in _grid(storage):
+        give_up_s = float("inf") if best_replay is None else _WORTH_REFINING * best_replay.seconds
+        raw = run_inside(problem, int(share * limit_bytes), policy, give_up_s=give_up_s)
+        if raw is None or raw in seen:
             continue
-        steps = refine(problem, steps, limit_bytes)
+        seen.add(raw)
+        steps = refine(problem, raw, limit_bytes)
         found = replay(graph, function, steps, costs, storage)
         if best_replay is None or (found.seconds, found.joules) < (best_replay.seconds, best_replay.joules):
             best, best_replay = steps, found
@@ -108,6 +120,9 @@ def _first_peak(
 def _largest_op_bytes(problem: Problem) -> int:
     """What the hungriest op needs on its own: its operands and its scratch."""
     return max(
-        sum(problem.nbytes[t] for t in {*reads, *writes}) + scratch
-        for reads, writes, scratch in zip(problem.reads, problem.writes, problem.scratch_bytes, strict=True)
+        (
+            sum(problem.nbytes[t] for t in {*reads, *writes}) + scratch
+            for reads, writes, scratch in zip(problem.reads, problem.writes, problem.scratch_bytes, strict=True)
+        ),
+        default=0,
     )

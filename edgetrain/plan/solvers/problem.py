@@ -95,11 +95,10 @@ def _recompute_until(
     never paints itself into a corner.
     """
     until: list[int] = []
-    for tensor, position in enumerate(producer):
+    for position in producer:  # sources come first: tensors are numbered as they are made
         limit = deadlines[position]
         for source in reads[position]:
             last_use = uses[source][-1]  # not empty: this producer reads it
             limit = min(limit, max(until[source], last_use))
-        assert tensor == len(until)
         until.append(limit)
     return tuple(until)

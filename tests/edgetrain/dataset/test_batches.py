@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetrain.dataset.batches import BatchStream, Position, check_labels, evaluation_batches
@@ -31,6 +31,7 @@ def read(stream: BatchStream, batch: int, count: int) -> list[Batch]:
     return batches
 
 
+@settings(deadline=None)
 @given(samples=st.integers(1, 40), batch=st.integers(1, 12), seed=st.integers(0, 5))
 def test_an_epoch_visits_each_sample_at_most_once_and_leaves_out_less_than_a_batch(
     samples: int, batch: int, seed: int
@@ -43,6 +44,7 @@ def test_an_epoch_visits_each_sample_at_most_once_and_leaves_out_less_than_a_bat
     assert stream.position == Position(epoch=1)
 
 
+@settings(deadline=None)
 @given(stop=st.integers(0, 12), seed=st.integers(0, 3))
 def test_a_stream_that_resumes_goes_on_as_if_it_never_stopped(stop: int, seed: int) -> None:
     whole = read(BatchStream(part_of(11), batch=3, seed=seed), 3, 14)
@@ -86,6 +88,7 @@ def test_a_position_outside_the_epoch_is_refused(position: Position) -> None:
         BatchStream(part_of(9), batch=3, seed=0, position=position)
 
 
+@settings(deadline=None)
 @given(samples=st.integers(1, 20), batch=st.integers(1, 8))
 def test_evaluation_shows_every_sample_once_and_fills_the_rest(samples: int, batch: int) -> None:
     x, y = np.empty((batch, 2), np.float32), np.empty(batch, np.int64)
@@ -113,7 +116,7 @@ def test_values_keep_their_columns() -> None:
 def test_a_broken_sample_is_named_by_its_number() -> None:
     features = np.array([[0.0, 1.0], [np.nan, 0.0]])
     part = Part(features=features, labels=np.array([0, 1]))
-    with pytest.raises(DataError, match="sample 1: .*NaN"):
+    with pytest.raises(DataError, match=r"sample 1: .*NaN"):
         list(evaluation_batches(part, np.empty((2, 2), np.float32), np.empty(2, np.int64)))
 
 

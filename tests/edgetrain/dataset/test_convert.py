@@ -64,7 +64,7 @@ def test_colour_images_become_channels_first() -> None:
 def test_a_grey_image_is_repeated_only_when_asked() -> None:
     image = np.random.default_rng(0).random((4, 4), np.float32)
     assert np.array_equal(converted(image, (3, 4, 4), channels=3), np.stack([image] * 3))
-    with pytest.raises(DataError, match="`data.channels = 3`"):
+    with pytest.raises(DataError, match=r"`data\.channels = 3`"):
         converted(image, (3, 4, 4))
 
 

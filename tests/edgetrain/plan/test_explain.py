@@ -79,10 +79,10 @@ def test_a_plan_made_for_more_memory_does_not_fit_less() -> None:
 
 
 def test_paged_tensors_are_listed() -> None:
-    graph = random_graph(2, forward_ops=15, unit_bytes=4096)
+    graph = random_graph(2, forward_ops=8, unit_bytes=4096)
     costs = {"step": unit_costs(graph)}
-    half = make_plan(graph, Budget(), costs).peak_bytes // 2
-    found = explain(graph, make_plan(graph, Budget(memory_bytes=Bytes(half)), costs, storage=FAST_STORAGE))
+    tight = Budget(memory_bytes=Bytes(3 * make_plan(graph, Budget(), costs).peak_bytes // 4))
+    found = explain(graph, make_plan(graph, tight, costs, storage=FAST_STORAGE))
     assert found.paged
     assert set(found.paged) <= set(graph.tensors)
     assert f"paged: {len(found.paged)} tensors" in found.to_text()

@@ -206,3 +206,19 @@ def test_a_missing_value_is_rejected(name: str, tmp_path: Path) -> None:
 def test_a_value_of_another_shape_or_type_is_rejected(value: np.ndarray[Any, Any], tmp_path: Path) -> None:
     with pytest.raises(InternalError, match="the value of `w` is"):
         write(tmp_path / "program", parameters=initial_values() | {"w": value})
+
+
+def test_a_copy_is_the_same_program_and_replaces_an_older_one(tmp_path: Path) -> None:
+    original = write(tmp_path / "one")
+    write(tmp_path / "two", plan=tiny_plan(SCHEDULES["page"]))
+    original.copy_to(tmp_path / "two")
+    assert bytes_below(tmp_path / "two") == bytes_below(tmp_path / "one")
+    assert load_artifact(tmp_path / "two").identity == original.identity
+
+
+def test_a_copy_does_not_overwrite_something_else(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday.jpg").write_bytes(b"sun")
+    with pytest.raises(UsageError, match="exists and is not a compiled program"):
+        write(tmp_path / "program").copy_to(tmp_path / "photos")
+    assert (tmp_path / "photos" / "holiday.jpg").read_bytes() == b"sun"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +30,8 @@ from tests.edgetrain.program.tiny_program import (
     tiny_plan,
 )
 
-ERROR_ARGUMENT, ERROR_STATE, ERROR_PAGE_FILE = -1, -2, -4
+ERROR_ARGUMENT, ERROR_STATE, ERROR_PAGE_FILE, ERROR_PAGE_IO = -1, -2, -4, -6
+PAGED_BYTES = 4 * COUNT  # the one slot of the program
 
 
 class Record(ctypes.Structure):
@@ -76,6 +79,20 @@ def opened(library: ctypes.CDLL, directory: Path, *, threads: int) -> Iterator[m
         yield arena
     finally:
         library.edge_close()
+
+
+@contextmanager
+def throttled(library: ctypes.CDLL, bytes_per_second: int) -> Iterator[None]:
+    library.edge_page_throttle(bytes_per_second)
+    try:
+        yield
+    finally:
+        library.edge_page_throttle(0)
+
+
+def _open_files() -> set[int]:
+    # The listing's own descriptor is among them, and closed by now.
+    return {int(path.name) for path in Path("/proc/self/fd").iterdir() if path.exists()}
 
 
 def _threads() -> set[str]:
@@ -161,11 +178,8 @@ def test_a_slow_disk_changes_nothing_but_the_time(library: ctypes.CDLL, tmp_path
         everything[12032 // 4] = initial_values()["rate"]
         everything[12096 // 4 : 12096 // 4 + COUNT] = some_input().ravel()
         everything[20480 // 4 :] = np.nan
-        library.edge_page_throttle(200_000)
-        try:
+        with throttled(library, 200_000):
             assert library.edge_step() == 0
-        finally:
-            library.edge_page_throttle(0)
         loss, weights = reference_step(initial_values()["w"].astype(np.float32), some_input())
         assert everything[18112 // 4] == loss
         assert everything[:COUNT].tobytes() == weights.tobytes()
@@ -173,22 +187,60 @@ def test_a_slow_disk_changes_nothing_but_the_time(library: ctypes.CDLL, tmp_path
 
 
 @pytest.mark.parametrize("offset", [0, 64, 4096, 4100])
-def test_more_transfers_than_the_queue_holds_all_arrive_in_order(
+def test_what_is_paged_out_comes_back_and_nothing_beside_it_changes(
     library: ctypes.CDLL, tmp_path: Path, offset: int
 ) -> None:
-    nbytes = 4 * COUNT
+    content = np.random.default_rng(offset).bytes(PAGED_BYTES)
     with opened(library, tmp_path, threads=1) as arena:
-        start = address(arena) + offset
-        for value in range(200):
-            arena[offset : offset + nbytes] = bytes([value]) * nbytes
-            assert library.edge_page_start_write(0, start) == 0
-            assert library.edge_page_wait(0) == 0
-            assert library.edge_page_start_write(0, start) == 0  # again, and not waited for
-        for _ in range(200):
-            assert library.edge_page_start_read(0, start + 8192) == 0
+        arena[offset : offset + PAGED_BYTES] = content
+        assert library.edge_page_start_write(0, address(arena) + offset) == 0
+        assert library.edge_page_wait(0) == 0
+        arena[:] = bytes([7]) * ARENA_BYTES
+        assert library.edge_page_start_read(0, address(arena) + 3 * offset) == 0
+        assert library.edge_page_wait(0) == 0
+        expected = bytearray([7]) * ARENA_BYTES
+        expected[3 * offset : 3 * offset + PAGED_BYTES] = content
+        assert arena[:] == bytes(expected)
+
+
+def test_more_transfers_than_the_queue_holds_all_arrive(library: ctypes.CDLL, tmp_path: Path) -> None:
+    count = 150
+    with opened(library, tmp_path, threads=1) as arena, throttled(library, 3_000_000):
+        arena[:PAGED_BYTES] = bytes([7]) * PAGED_BYTES
+        assert library.edge_page_start_write(0, address(arena)) == 0
+        for number in range(count):  # each is the only one to reach its first 64 bytes
+            assert library.edge_page_start_read(0, address(arena) + 8192 + 64 * number) == 0
         assert library.edge_page_drain() == 0
-        assert arena[offset + 8192 : offset + 8192 + nbytes] == bytes([199]) * nbytes
-        assert arena[offset + 8192 + nbytes] == 0
+        end = 8192 + 64 * (count - 1) + PAGED_BYTES
+        assert arena[8192:end] == bytes([7]) * (end - 8192)
+        assert arena[end] == 0
+
+
+def test_transfers_pass_the_page_cache_by_where_the_filesystem_allows(library: ctypes.CDLL, tmp_path: Path) -> None:
+    before = _open_files()
+    with opened(library, tmp_path, threads=1) as arena:
+        (file,) = _open_files() - before
+        if not fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT:
+            pytest.skip("no O_DIRECT here")
+        for offset in (0, 64):  # the second is not aligned and must go through the buffer
+            assert library.edge_page_start_write(0, address(arena) + offset) == 0
+            assert library.edge_page_start_read(0, address(arena) + offset) == 0
+        assert library.edge_page_drain() == 0
+        assert fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT
+
+
+def test_a_page_file_that_was_cut_short_is_an_error_and_not_a_tensor_of_zeros(
+    library: ctypes.CDLL, tmp_path: Path
+) -> None:
+    before = _open_files()
+    with opened(library, tmp_path, threads=1) as arena:
+        (file,) = _open_files() - before
+        assert library.edge_page_start_write(0, address(arena)) == 0
+        assert library.edge_page_wait(0) == 0
+        os.ftruncate(file, 4096)
+        library.edge_page_start_read(0, address(arena))
+        assert library.edge_page_wait(0) == ERROR_PAGE_IO
+        assert b"ended before the tensor did" in library.edge_error()
 
 
 def test_opening_twice_or_calling_unopened_is_refused(library: ctypes.CDLL, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def _batch_norm(name: str, shape: tuple[int, ...], *, training: bool) -> Case:
     channels = shape[1]
     return Case(
         name=name,
-        op=lambda *inputs: relax.TupleGetItem(relax.op.nn.batch_norm(*inputs, axis=1, epsilon=1e-3), 0),
+        op=lambda *inputs: relax.TupleGetItem(relax.op.nn.batch_norm(*inputs, axis=1, epsilon=1e-3, training=False), 0),
         inputs={
             "x": normal(*shape),
             "gamma": normal(channels, seed=1),

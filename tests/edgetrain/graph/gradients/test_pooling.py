@@ -69,6 +69,16 @@ CASES = (
         count_include_pad=True,
     ),
     _average("average_dilated", (1, 1, 7, 7), [2, 2], strides=[1, 1], dilation=[2, 2]),
+    _average("average_dilated_padded", (1, 1, 7, 7), [3, 2], strides=[2, 1], dilation=[2, 3], padding=[1, 2, 2, 1]),
+    _average(
+        "average_dilated_counted",
+        (1, 1, 7, 7),
+        [3, 2],
+        strides=[2, 2],
+        dilation=[2, 1],
+        padding=[1, 1, 2, 1],
+        count_include_pad=True,
+    ),
 )
 TIES = Case(
     name="ties",

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from edgetrain.cost.analytic import StorageCost
+from edgetrain.graph.ir import Role
 from edgetrain.plan.schedule import PageIn, PageOut, replay
 from edgetrain.plan.solvers.evict import Policy, run_inside
 from edgetrain.plan.solvers.keep_all import keep_all_floor
 from edgetrain.plan.solvers.problem import make_problem
-from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
+from tests.edgetrain.plan.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
 POLICY = Policy(cost_power=1.0, size_power=1.0, distance_power=1.0)
 FAST_STORAGE = StorageCost(
@@ -36,7 +37,7 @@ def test_paging_policies_give_valid_schedules_inside_the_limit(seed: int) -> Non
     costs = random_costs(graph, seed)
     problem = make_problem(graph, "step", costs, FAST_STORAGE)
     policy = Policy(cost_power=1.0, size_power=1.0, distance_power=1.0, transfer_weight=1.0)
-    limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
+    limit = int(0.75 * keep_all_floor(graph, "step", costs, None))
     steps = run_inside(problem, limit, policy)
     assert steps is not None
     assert any(isinstance(step, PageOut) for step in steps)
@@ -66,6 +67,22 @@ def test_a_policy_gives_up_on_schedules_that_are_too_slow() -> None:
     seconds = replay(graph, "step", steps, costs).seconds
     assert run_inside(problem, limit, POLICY, give_up_s=seconds) is None
     assert run_inside(problem, limit, POLICY, give_up_s=seconds + 1) == steps
+
+
+def test_tensors_without_elements_are_no_victims() -> None:
+    graph = graph_of(
+        [tensor("x", 64, Role.INPUT), tensor("empty", 0), tensor("big", 1024), tensor("other", 1024)],
+        [
+            op("nothing", ("x",), ("empty",)),
+            op("big", ("x",), ("big",)),
+            op("other", ("x",), ("other",)),
+            op("end", ("big", "empty"), ()),
+        ],
+    )
+    costs = unit_costs(graph)
+    steps = run_inside(make_problem(graph, "step", costs, None), 1024, POLICY)
+    assert steps is not None
+    assert replay(graph, "step", steps, costs).recomputed == {"big": 1}
 
 
 def test_too_little_for_one_op_is_infeasible() -> None:

@@ -65,7 +65,7 @@ def test_refining_never_costs_more_computing_and_never_breaks_the_limit(seed: in
     graph = random_graph(seed, forward_ops=20, unit_bytes=1600)
     costs = random_costs(graph, seed)
     problem = make_problem(graph, "step", costs, storage)
-    limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
+    limit = int(0.75 * keep_all_floor(graph, "step", costs, None))
     policy = Policy(cost_power=1.0, size_power=1.0, distance_power=1.0, transfer_weight=0.1)
     steps = run_inside(problem, limit, policy)
     assert steps is not None

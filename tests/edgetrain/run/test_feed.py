@@ -3,28 +3,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetrain.dataset.batches import BatchStream
-from edgetrain.dataset.samples import Part
-from edgetrain.errors import UnsupportedError
-from edgetrain.run.source import DatasetSource
+from edgetrain.dataset.convert import Conversion
+from edgetrain.dataset.samples import Dataset, Part
+from edgetrain.errors import DataError
+from edgetrain.run.feed import DatasetFeed
 
 
-def source_of(rows: int, *, batch: int) -> DatasetSource:
+def feed_of(rows: int, *, batch: int) -> DatasetFeed:
     features = np.arange(rows, dtype=np.float32).reshape(rows, 1)
     part = Part(features=features, labels=np.arange(rows))
-    return DatasetSource(BatchStream(part, batch=batch, seed=1), {"validation": part})
+    dataset = Dataset(name="count", train=part, validation=part)
+    return DatasetFeed(dataset, batch=batch, seed=1, conversion=Conversion())
 
 
 def test_seeking_gives_the_batch_that_an_unbroken_stream_gives() -> None:
     inputs, labels = {"x": np.zeros((2, 1), np.float32)}, np.zeros(2, np.int64)
-    unbroken, batches = source_of(7, batch=2), {}
+    unbroken, batches = feed_of(7, batch=2), {}
     assert unbroken.steps_per_epoch == 3
     for epoch in range(3):
         for index in range(3):
             unbroken.fill(inputs, labels)
             batches[epoch, index] = labels.copy()
     for position, expected in batches.items():
-        fresh = source_of(7, batch=2)
+        fresh = feed_of(7, batch=2)
         fresh.seek(position)
         fresh.fill(inputs, labels)
         np.testing.assert_array_equal(labels, expected)
@@ -33,12 +34,12 @@ def test_seeking_gives_the_batch_that_an_unbroken_stream_gives() -> None:
 
 def test_an_evaluation_shows_every_row_once_and_leaves_the_stream_where_it_was() -> None:
     inputs, labels = {"x": np.zeros((3, 1), np.float32)}, np.zeros(3, np.int64)
-    source, untouched = source_of(7, batch=3), source_of(7, batch=3)
+    feed, untouched = feed_of(7, batch=3), feed_of(7, batch=3)
     seen: list[int] = []
-    for valid in source.evaluation("validation", inputs, labels):
+    for valid in feed.evaluation("validation", inputs, labels):
         seen += labels[:valid].tolist()
     assert seen == list(range(7))
-    source.fill(inputs, labels)
+    feed.fill(inputs, labels)
     after = labels.copy()
     untouched.fill(inputs, labels)
     np.testing.assert_array_equal(after, labels)
@@ -46,5 +47,5 @@ def test_an_evaluation_shows_every_row_once_and_leaves_the_stream_where_it_was()
 
 def test_a_model_with_two_inputs_is_refused_by_name() -> None:
     two = {name: np.zeros((2, 1), np.float32) for name in ("left", "right")}
-    with pytest.raises(UnsupportedError, match="left, right"):
-        source_of(4, batch=2).fill(two, np.zeros(2, np.int64))
+    with pytest.raises(DataError, match="left, right"):
+        feed_of(4, batch=2).fill(two, np.zeros(2, np.int64))

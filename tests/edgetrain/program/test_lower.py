@@ -1,0 +1,102 @@
+"""Kernels come out as plain C functions: callable with raw pointers, with no runtime behind them."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from edgetrain_tuner.features import Features
+
+pytest.importorskip("tvm", reason="needs apache-tvm")
+from edgetrain._tvm import te, topi  # noqa: E402
+from edgetrain.errors import DeviceError  # noqa: E402
+from edgetrain.graph.extract import Extracted, Kernel  # noqa: E402
+from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph  # noqa: E402
+from edgetrain.program.lower import CodegenTarget, compile_kernels, lower  # noqa: E402
+from edgetrain.program.toolchain import find_compiler  # noqa: E402
+
+pytestmark = pytest.mark.compile
+
+HOST = CodegenTarget(triple="", cpu="", cores=1)
+SERIAL = Features(vector_bits=32, vector_registers=16, cores=1)
+ALLOWED_UNDEFINED = {"expf", "logf", "memcpy", "memset"}
+
+
+def _softmax_kernel() -> Kernel:
+    x = te.placeholder((40, 9), "float32", name="x")
+    return Kernel(symbol="k_softmax", function=te.create_prim_func([x, topi.nn.log_softmax(x)]), in_place=False)
+
+
+def _extracted(kernel: Kernel) -> Extracted:
+    def tensor(name: str, role: Role) -> Tensor:
+        return Tensor(name=name, shape=(40, 9), dtype="float32", role=role)
+
+    op = Op(name="softmax", kernel=kernel.symbol, reads=("x",), writes=("y",), phase=Phase.FORWARD)
+    tensors = {"x": tensor("x", Role.INPUT), "y": tensor("y", Role.OUTPUT)}
+    return Extracted(
+        graph=TrainGraph(name="g", tensors=tensors, functions={"step": (op,)}), kernels=(kernel,), initial={}
+    )
+
+
+def _link(kernels: Path, out: Path) -> Path:
+    command = [*find_compiler().command, "-shared", "-fPIC", "-o", str(out), str(kernels), "-lm"]
+    subprocess.run(command, check=True)
+    return out
+
+
+def _undefined(path: Path) -> set[str]:
+    text = subprocess.run(["nm", "-u", str(path)], check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].split("@")[0] for line in text.splitlines() if line.strip()}
+
+
+def test_a_kernel_runs_on_raw_pointers_with_its_scratch_passed_in(tmp_path: Path) -> None:
+    lowered = lower(_extracted(_softmax_kernel()), SERIAL)
+    scratch = lowered.graph.functions["step"][0].scratch_bytes
+    assert scratch, "this kernel needs a row of maxima and a row of sums"
+    compile_kernels(lowered.kernels, HOST, tmp_path / "k.o")
+    kernel = ctypes.CDLL(str(_link(tmp_path / "k.o", tmp_path / "k.so")))["k_softmax"]
+    x = np.random.default_rng(0).standard_normal((40, 9)).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    buffers: list[Any] = [x, y, *(np.zeros(n, np.uint8) for n in scratch)]
+    assert kernel(*(ctypes.c_void_p(b.ctypes.data) for b in buffers)) == 0
+    exact = x.astype(np.float64)
+    exact = exact - np.log(np.exp(exact).sum(1, keepdims=True))
+    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_kernels_need_nothing_but_the_c_library(tmp_path: Path) -> None:
+    lowered = lower(_extracted(_softmax_kernel()), SERIAL)
+    compile_kernels(lowered.kernels, HOST, tmp_path / "k.o")
+    assert _undefined(tmp_path / "k.o") <= ALLOWED_UNDEFINED
+
+
+def test_the_same_kernels_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.o", "b.o"):
+        compile_kernels(lower(_extracted(_softmax_kernel()), SERIAL).kernels, HOST, tmp_path / name)
+    assert (tmp_path / "a.o").read_bytes() == (tmp_path / "b.o").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("triple", "cpu", "machine"),
+    [
+        ("aarch64-linux-gnu", "cortex-a72", 183),
+        ("armv7a-linux-gnueabihf", "cortex-a7", 40),
+        ("riscv64-linux-gnu", "generic-rv64", 243),
+        ("thumbv7em-none-eabihf", "cortex-m4", 40),
+    ],
+)
+def test_every_architecture_gets_its_own_code(tmp_path: Path, triple: str, cpu: str, machine: int) -> None:
+    lowered = lower(_extracted(_softmax_kernel()), SERIAL)
+    compile_kernels(lowered.kernels, CodegenTarget(triple=triple, cpu=cpu), tmp_path / "k.o")
+    header = (tmp_path / "k.o").read_bytes()[:20]
+    assert header[:4] == b"\x7fELF"
+    assert int.from_bytes(header[18:20], "little") == machine
+
+
+def test_a_target_that_llvm_does_not_know_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="does not accept target"):
+        compile_kernels((_softmax_kernel(),), CodegenTarget(triple="pdp11-unknown-none", cpu="x"), tmp_path / "k.o")
