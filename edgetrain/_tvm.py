@@ -8,9 +8,12 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax, runtime, s_tir, te, tirx, topi
 from tvm.ir.expr import Constant
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as tir_script
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP
+from tvm.tirx.script.builder.utils import buffer_proxy
 
 VERSION: str = tvm.__version__
 
@@ -18,8 +21,10 @@ __all__ = [
     "PIPELINE_MAP",
     "VERSION",
     "Constant",
+    "IRBuilder",
     "PrimFunc",
     "Target",
+    "buffer_proxy",
     "constant_like",
     "dtype_of",
     "ir",
@@ -28,6 +33,7 @@ __all__ = [
     "s_tir",
     "shape_of",
     "te",
+    "tir_script",
     "tirx",
     "topi",
     "tvm",

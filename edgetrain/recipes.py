@@ -25,6 +25,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "linear", "step")
 UPDATE_MODES = ("full", "head", "bias", "names")
 METRICS = ("accuracy", "mse", "mae")
+_METRIC_OF_LOSS: Mapping[str, str] = {"mse": "mse", "l1": "mae"}
 DATA_FORMATS = ("auto", "npz", "idx", "csv", "images")
 
 
@@ -98,13 +99,13 @@ class Recipe:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @staticmethod
-    def from_json(text: str) -> Recipe:
-        """The inverse of `to_json`. Raises `UsageError` for another format or a broken recipe."""
+    def from_json(text: str, overrides: Sequence[str] = ()) -> Recipe:
+        """The inverse of `to_json`, with overrides applied. Raises `UsageError` for another format or a broken recipe."""
         data: dict[str, Any] = json.loads(text)
         found = data.pop("format", None)
         if found != FORMAT:
             raise UsageError(f"recipe has format `{found}`, this version reads `{FORMAT}`")
-        return _read_recipe(data, where="the stored recipe", mistakes=[])
+        return _overridden(data, overrides, where="the stored recipe")
 
 
 _SECTIONS: Mapping[str, type] = {
@@ -133,10 +134,30 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Reci
         raise UsageError(f"recipe {path} is not valid TOML", why=str(error)) from error
     _resolve_paths(data, path.parent)
     data.setdefault("name", path.stem)
-    mistakes: list[str] = []
-    for text in overrides:
-        _apply_override(data, text, mistakes)
-    return _read_recipe(data, where=f"recipe {path}", mistakes=mistakes)
+    return _overridden(data, overrides, where=f"recipe {path}")
+
+
+def recipe_for_model(source: str, overrides: Sequence[str] = (), *, needs_data: bool = True) -> Recipe:
+    """A recipe made of the defaults for a model of the user's own: a path, or `zoo:NAME`.
+
+    The metric follows the loss where no override names it. Without `needs_data`, `data.source` may be missing.
+    Raises `UsageError` as `load_recipe` does.
+    """
+    name = Path(source.removeprefix("zoo:")).stem or "model"
+    data: dict[str, Any] = {"name": name, "model": {"source": source}}
+    given = {text.partition("=")[0].strip() for text in overrides}
+    losses = [text.partition("=")[2].strip().strip("\"'") for text in overrides if text.startswith("train.loss=")]
+    if losses:
+        data["metric"] = _METRIC_OF_LOSS.get(losses[-1], "accuracy")
+    if "data.source" not in given:
+        if needs_data:
+            raise UsageError(
+                f"`{source}` needs data to train on",
+                why="a model file brings none along",
+                fix=f"add data.source=PATH: `edgetrain fit {source} data.source=data.npz`",
+            )
+        data["data"] = {"source": ""}
+    return _overridden(data, overrides, where=f"the recipe for {source}")
 
 
 def recipe_header(name_or_path: str | Path) -> str:
@@ -154,7 +175,7 @@ def find_recipe(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or "/" in text or text.endswith(".toml"):
         if not Path(text).is_file():
-            raise UsageError(f"there is no recipe file {text}", fix="check the path, or use a name from `recipes list`")
+            raise UsageError(f"there is no recipe file {text}", fix="check the path, or use a name from `edgetrain recipes`")
         return Path(text)
     known = list_recipes()
     if text not in known:
@@ -172,6 +193,13 @@ def parse_scalar(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
+
+
+def _overridden(data: dict[str, Any], overrides: Sequence[str], *, where: str) -> Recipe:
+    mistakes: list[str] = []
+    for text in overrides:
+        _apply_override(data, text, mistakes)
+    return _read_recipe(data, where=where, mistakes=mistakes)
 
 
 def _apply_override(data: dict[str, Any], text: str, mistakes: list[str]) -> None:
@@ -215,7 +243,7 @@ def _read_recipe(data: Mapping[str, Any], *, where: str, mistakes: list[str]) ->
         count = "one mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
         raise UsageError(
             f"{where} has {count}:\n" + "\n".join(f"  - {mistake}" for mistake in mistakes),
-            fix="correct the file or the overrides; `edgetrain recipes show NAME` prints a working example",
+            fix="correct the file or the overrides; `edgetrain recipes NAME` prints a working example",
         )
     return recipe
 

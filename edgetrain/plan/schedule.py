@@ -222,6 +222,9 @@ class _Walk:
         if name not in self.ops:
             self._fail(f"computes the unknown op `{name}`")
         op = self.ops[name]
+        updated = [tensor for tensor in dict.fromkeys(op.writes) if not self._is_temporary(tensor)]
+        if updated and self.runs[name]:
+            self._fail(f"op `{name}`, which writes the persistent `{updated[0]}`, runs a second time")
         for tensor, version in self.versions[name].items():
             if self.written[tensor] != version:
                 self._fail(
@@ -231,13 +234,10 @@ class _Walk:
             if self._is_temporary(tensor):
                 self._require(tensor, f"op `{name}` reads `{tensor}`")
                 self.compute_s = max(self.compute_s, self.read_done_s.get(tensor, 0.0))
+        self.written.update(updated)
         for tensor in dict.fromkeys(op.writes):
-            if not self._is_temporary(tensor):
-                if self.runs[name]:
-                    self._fail(f"op `{name}`, which writes the persistent `{tensor}`, runs a second time")
-                self.written[tensor] += 1
-            elif tensor not in self.in_memory:
-                # One output of several may be missing alone: the others are rewritten with the bytes they hold.
+            # One output of several may be missing alone: the others are rewritten with the bytes they hold.
+            if self._is_temporary(tensor) and tensor not in self.in_memory:
                 self._begin_stay(tensor)
         self.runs[name] += 1
         self.compute_s += self.costs[name].seconds

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetrain._tvm import relax, shape_of, te, tirx
-from edgetrain.graph.gradients.pointwise import number
+from edgetrain.errors import UnsupportedError
 from edgetrain.graph.gradients.rule import Backward, Expr, Gradients, Rule, sum_to_shape, zeros_like
 from edgetrain.graph.gradients.window import guarded
 
@@ -100,6 +100,10 @@ def _first(begin: int, size: int, stride: int) -> int:
 
 
 def _pad(step: Backward) -> Gradients:
+    if str(step.attributes.pad_mode) != "constant":
+        raise UnsupportedError(
+            f"padding in mode `{step.attributes.pad_mode}` has no gradient", fix="use constant padding, or train after it"
+        )
     shape = shape_of(step.inputs[0])
     begins = [int(p) for p in step.attributes.pad_width][::2]
     gradient = step.output_gradient
@@ -145,16 +149,6 @@ def _triangle(emit_triangle: Any) -> Rule:
     return Rule(backward=backward)
 
 
-def _where(step: Backward) -> Gradients:
-    condition, dy = step.inputs[0], step.output_gradient
-    zero = relax.const(0.0, str(dy.ty.dtype))
-    results: list[Expr | None] = [None, None, None]
-    for i, pair in ((1, (dy, zero)), (2, (zero, dy))):
-        if step.wanted[i]:
-            results[i] = sum_to_shape(step, step.emit(relax.op.where(condition, *pair)), step.inputs[i])
-    return results
-
-
 def _cumsum(step: Backward) -> Gradients:
     """Each input counts in every later output: the sum of dY from there on."""
     shape = shape_of(step.inputs[0])
@@ -173,29 +167,6 @@ def _reversed_cumsum(
     return step.emit(relax.op.reshape(total, shape)) if view != shape else total
 
 
-def _gather_elements(step: Backward) -> Gradients:
-    """A sum over the gathered places with a test each: every element is written once, so threads never collide."""
-    shape = shape_of(step.inputs[0])
-    axis = int(step.attributes.axis) % len(shape)
-
-    def gather_elements_gradient(indices: Any, dy: Any) -> Any:
-        gathered = shape_of(indices)
-        k = te.reduce_axis((0, gathered[axis]), "k")
-
-        def element(*i: Any) -> Any:
-            place = (*i[:axis], k, *i[axis + 1 :])
-            index = indices[place]
-            hit = tirx.any(index == tirx.Cast(index.ty.dtype, i[axis]), index + shape[axis] == i[axis])
-            value = tirx.Select(hit, dy[place], number(0.0, dy[place]))
-            # The gathered tensor may be smaller than the data on the other axes too.
-            guards = [v < gathered[a] for a, v in enumerate(i) if a != axis and gathered[a] < shape[a]]
-            return te.sum(guarded(guards, value), axis=k)
-
-        return te.compute(shape, element)
-
-    return [step.emit_te(gather_elements_gradient, step.inputs[1], step.output_gradient), None]
-
-
 LAYOUT_RULES: Mapping[str, Rule] = {
     "relax.broadcast_to": Rule(backward=_broadcast_to),
     "relax.concat": Rule(backward=_concat),
@@ -203,7 +174,6 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "relax.expand_dims": Rule(backward=_reshape),
     "relax.flatten": Rule(backward=_reshape),
     "relax.flip": Rule(backward=_flip),
-    "relax.gather_elements": Rule(backward=_gather_elements),
     "relax.nn.batch_flatten": Rule(backward=_reshape),
     "relax.nn.pad": Rule(backward=_pad),
     "relax.permute_dims": Rule(backward=_permute_dims),
@@ -216,5 +186,4 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "relax.tile": Rule(backward=_tile),
     "relax.tril": _triangle(relax.op.tril),
     "relax.triu": _triangle(relax.op.triu),
-    "relax.where": Rule(backward=_where),
 }

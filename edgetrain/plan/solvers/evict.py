@@ -23,12 +23,14 @@ _MAX_DEPTH = 40  # recoveries inside recoveries; deeper means memory is far too 
 class Policy:
     """What to drop first: the exponents of the module's formula, and whether storage may be used.
 
-    `transfer_weight` is the share of a transfer's time that is believed to delay the ops; None never pages.
+    `missed_weight` is how much the dropped tensors count that would miss this one. `transfer_weight` is the share of
+    a transfer's time that is believed to delay the ops; None never pages.
     """
 
     cost_power: float
     size_power: float
     distance_power: float
+    missed_weight: float = 1.0
     transfer_weight: float | None = None
 
 
@@ -84,7 +86,6 @@ class _Run:
         self.demand = [1 if uses else 0 for uses in problem.uses]
         self.recover_s = _Cache(count)
         self.missed_s = _Cache(count)
-        self.missed_position = [NEVER] * count
 
     # -- moving on ---------------------------------------------------------------------------------------------
 
@@ -224,9 +225,10 @@ class _Run:
     def _way_back(self, tensor: int) -> tuple[float, bool]:
         """Seconds to bring the tensor back if it goes now, and whether through storage."""
         dropped = float("inf")
-        next_use = self._next_use(tensor)
-        if (self.position if next_use == NEVER else next_use) <= self.problem.recompute_until[tensor]:
-            dropped = self._recover_seconds(tensor) + self._missed_seconds(tensor)
+        if self._needed_at(tensor) <= self.problem.recompute_until[tensor]:
+            dropped = self._recover_seconds(tensor)
+            if self.policy.missed_weight:
+                dropped += self.policy.missed_weight * self._missed_seconds(tensor)
         if self.pageable[tensor]:
             paged = self._transfer_seconds(tensor)
             if paged < dropped:
@@ -321,12 +323,12 @@ class _Run:
         return total
 
     def _missed_seconds(self, tensor: int) -> float:
-        """Seconds of the dropped ops that will want this tensor when they run again; notes when the first does."""
+        """Seconds of the dropped ops that will want this tensor when they run again."""
         cache, problem = self.missed_s, self.problem
         known = cache.value[tensor]
         if known is not None:
             return known
-        total, first, stack, seen = 0.0, NEVER, [tensor], {tensor}
+        total, stack, seen = 0.0, [tensor], {tensor}
         while stack:
             for op in problem.uses[stack.pop()]:
                 if op > self.position:
@@ -336,15 +338,14 @@ class _Run:
                         seen.add(output)
                         cache.is_on_a_path[output] = True
                         total += problem.seconds[op]
-                        first = min(first, self._next_use(output))
                         stack.append(output)
-        cache.value[tensor], self.missed_position[tensor] = total, first
+        cache.value[tensor] = total
         return total
 
     def _needed_at(self, tensor: int) -> int:
-        self._missed_seconds(tensor)
-        need = min(self._next_use(tensor), self.missed_position[tensor])
-        return self.position if need == NEVER else need
+        """The op that reads it next; now, for one that is only kept to bring others back."""
+        next_use = self._next_use(tensor)
+        return self.position if next_use == NEVER else next_use
 
 
 class _Cache:

@@ -17,17 +17,21 @@ from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.problem import Problem, make_problem
 from edgetrain.plan.solvers.refine import refine
 
-# cost, size, distance: see `evict.py`. Found on chains, random graphs and CNNs; the first is the best single one.
+# Powers of cost, size and distance, and the weight of what is missed: see `evict.Policy`. Chosen by trying them on
+# chains, random graphs and CNNs; no single one wins everywhere, and each of these wins somewhere.
 _POWERS = (
-    (1.0, 1.0, 0.5),
-    (1.0, 1.0, 1.0),
-    (0.5, 1.0, 1.0),
-    (1.0, 1.0, 0.25),
-    (1.0, 1.0, 2.0),
-    (2.0, 1.0, 1.0),
-    (1.0, 0.5, 0.5),
-    (1.0, 1.0, 0.0),
-    (0.0, 1.0, 1.0),
+    (1.0, 1.0, 0.5, 1.0),
+    (1.0, 1.0, 1.0, 1.0),
+    (1.0, 1.0, 0.5, 0.0),
+    (1.0, 1.0, 1.0, 0.0),
+    (0.5, 1.0, 1.0, 1.0),
+    (1.0, 1.0, 0.25, 1.0),
+    (1.0, 1.0, 0.25, 0.0),
+    (1.0, 1.0, 2.0, 1.0),
+    (2.0, 1.0, 1.0, 1.0),
+    (1.0, 0.5, 0.5, 1.0),
+    (1.0, 1.0, 0.0, 0.0),
+    (0.0, 1.0, 1.0, 0.0),
 )
 _TRANSFER_WEIGHTS = (1.0, 0.3, 0.05)
 
@@ -44,8 +48,14 @@ _FLOOR_SHARE = 0.002  # how closely the smallest feasible limit is searched, as 
 def _policies(storage: StorageCost | None) -> tuple[Policy, ...]:
     weights = (None, *_TRANSFER_WEIGHTS) if storage is not None else (None,)
     return tuple(
-        Policy(cost_power=cost, size_power=size, distance_power=distance, transfer_weight=weight)
-        for weight, (cost, size, distance) in product(weights, _POWERS)
+        Policy(
+            cost_power=cost,
+            size_power=size,
+            distance_power=distance,
+            missed_weight=missed,
+            transfer_weight=weight,
+        )
+        for weight, (cost, size, distance, missed) in product(weights, _POWERS)
     )
 
 

@@ -90,7 +90,7 @@ def test_a_recomputed_op_is_counted_and_paid() -> None:
         ((F, Free("a"), PageIn("a")), "pages in `a`, which was never paged out"),
         ((F, PageOut("a"), PageIn("a")), "pages in `a`, which is in memory already"),
         ((F, G, H, U), "op `late` never ran"),
-        ((F, G, H, H, U, LATE), "op `h` touches `loss` after 1 in-place writes instead of 0"),
+        ((F, G, H, H, U, LATE), "op `h`, which writes the persistent `loss`, runs a second time"),
         ((F, G, H, U, Free("a"), F, LATE), "op `f` touches `w` after 1 in-place writes instead of 0"),
         ((F, G, U, H, LATE), "op `read_loss` touches `loss` after 0 in-place writes instead of 1"),
         ((Compute("nothing"),), "unknown op `nothing`"),

@@ -1,0 +1,60 @@
+"""edgetrain: fine-tunes an ONNX model on a device, inside a memory budget.
+
+    import edgetrain
+    run = edgetrain.fit("model.onnx", (x, y), budget="64MB", train_epochs=3)
+    print(run.report.to_text())
+
+Nothing is imported before it is used: `import edgetrain` costs no more than this file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edgetrain.api import Run as Run
+    from edgetrain.api import fit as fit
+    from edgetrain.api import plan as plan
+    from edgetrain.errors import EdgetrainError as EdgetrainError
+    from edgetrain.plan.explain import Explanation as Explanation
+    from edgetrain.run.callbacks import Callback as Callback
+    from edgetrain.run.callbacks import History as History
+    from edgetrain.run.callbacks import ProgressBar as ProgressBar
+    from edgetrain.run.report import RunReport as RunReport
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Callback": "edgetrain.run.callbacks",
+    "EdgetrainError": "edgetrain.errors",
+    "Explanation": "edgetrain.plan.explain",
+    "History": "edgetrain.run.callbacks",
+    "ProgressBar": "edgetrain.run.callbacks",
+    "Run": "edgetrain.api",
+    "RunReport": "edgetrain.run.report",
+    "fit": "edgetrain.api",
+    "plan": "edgetrain.api",
+}
+
+__all__ = [  # noqa: F822 (PEP 562: `__getattr__` finds them)
+    "Callback",
+    "EdgetrainError",
+    "Explanation",
+    "History",
+    "ProgressBar",
+    "Run",
+    "RunReport",
+    "fit",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module `edgetrain` has no attribute `{name}`")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])

@@ -1,0 +1,52 @@
+"""Every exception as one of our errors, so that each has words and an exit code. The one place that maps them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+from edgetrain.errors import DeviceError, EdgetrainError, InternalError, InterruptedRunError
+
+EXIT_CODES: Mapping[int, str] = {
+    0: "done",
+    1: "a check failed, or edgetrain has a bug",
+    2: "the command or recipe makes no sense",
+    3: "no plan fits the budget",
+    4: "the model holds ops that cannot be imported or differentiated",
+    5: "the model or the data is missing or broken",
+    6: "the device, its compiler, memory or disk failed",
+    7: "the loss became NaN or infinite",
+    130: "stopped by a signal",
+}
+
+_FIXES: Mapping[int, str] = {
+    errno.ENOSPC: "free space there, or choose another disk with --out, --dump, TMPDIR or XDG_CACHE_HOME",
+    errno.EDQUOT: "free space within your quota, or choose another disk with --out, TMPDIR or XDG_CACHE_HOME",
+    errno.EROFS: "choose a writable disk with --out, TMPDIR or XDG_CACHE_HOME",
+    errno.EACCES: "check the permissions, or choose another place with --out, TMPDIR or XDG_CACHE_HOME",
+}
+
+
+def as_edgetrain_error(error: BaseException) -> EdgetrainError:
+    """The error itself where it is ours, else the one of ours that says the same."""
+    match error:
+        case EdgetrainError():
+            return error
+        case KeyboardInterrupt():
+            return InterruptedRunError("interrupted; nothing was changed", fix="run the same command again")
+        case OSError():
+            where = f"`{error.filename}`" if error.filename else "a file"
+            return DeviceError(
+                f"the system refused to use {where}",
+                why=error.strerror or str(error),
+                fix=_FIXES.get(error.errno or 0, "check the path and the disk (`df`, `dmesg`)"),
+            )
+        case MemoryError():
+            return DeviceError(
+                "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
+            )
+    return InternalError(
+        f"internal error: {type(error).__name__}: {error}",
+        why="this is a bug in edgetrain",
+        fix="run it again with -v, and report the command and the traceback",
+    )

@@ -1,0 +1,241 @@
+"""Does a compiled model train right? Three questions to the program itself, on made-up data.
+
+The program is compiled with plain SGD, so that one step at a known learning rate gives the gradient away:
+`gradient = (parameter before − parameter after) / rate`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgetrain.graph.ir import Role, Tensor, TrainGraph
+from edgetrain.program.artifact import Artifact
+from edgetrain.run.engine import LABELS, LEARNING_RATE, LOSS, STEP, Array, Engine, evaluated, scalar
+from edgetrain.run.local import LocalEngine
+
+FORMAT = "edgetrain.check/1"
+
+_STEPS = 3
+_RATE = 0.01
+_PROBE_RATE = 1024.0  # a power of two: exact, and large, so that rounding the parameter hides little of the gradient
+_SAMPLE = 64  # elements of each tensor that are moved
+_MOST_TENSORS = 32  # spread evenly over the model; each costs 4 to 20 steps
+_STEP_SIZES = (3e-2, 1e-2, 1e-1, 3e-3, 1e-3)  # against the sample's norm; the likeliest first
+_LEAST_NORM = 0.1  # a sample of zeros (biases) is moved as if it had this norm
+_TOLERANCE = 0.02
+_CLEAR = 0.25  # so much of what is allowed ends the search for a better step size
+# Two float32 losses differ by a few roundings even where the true ones do not.
+_LOSS_ROUNDINGS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The answer to one question, in a line."""
+
+    name: str
+    is_ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    model: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        return all(finding.is_ok for finding in self.findings)
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, "is_ok": self.is_ok, **asdict(self)}, indent=1) + "\n"
+
+    def to_text(self) -> str:
+        width = max(len(finding.name) for finding in self.findings)
+        lines = [f"{f.name:<{width}}  {'ok    ' if f.is_ok else 'FAILED'}  {f.text}" for f in self.findings]
+        verdict = "trains here" if self.is_ok else "DOES NOT train right here"
+        return "\n".join((*lines, "", f"{self.model} {verdict}")) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientError:
+    """How far a tensor's gradient is from the finite difference. `excess` above 1 is more than is allowed."""
+
+    tensor: str
+    excess: float
+    relative: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A program to question: `trained` are its trained parameters, `seed` decides the data and the samples."""
+
+    program: Artifact
+    loss: str
+    trained: tuple[str, ...]
+    threads: int
+    page_directory: Path
+    seed: int = 0
+
+    def engine(self, program: Artifact | None = None) -> LocalEngine:
+        return LocalEngine(program or self.program, threads=self.threads, page_directory=self.page_directory)
+
+
+def check_steps(probe: Probe) -> tuple[Finding, bytes]:
+    """Takes a few steps on one batch; the finding, and the parameters as they are then."""
+    with probe.engine() as engine:
+        losses = take_steps(engine, probe)
+        saved = bytes(engine.saved)
+    shown = ", ".join(f"{loss:.6g}" for loss in losses)
+    finite = all(map(math.isfinite, losses))
+    trend = "falling" if losses[-1] < losses[0] else "finite, not falling"
+    return Finding(name="steps", is_ok=finite, text=f"losses {shown} ({trend if finite else 'no number'})"), saved
+
+
+def check_gradients(probe: Probe) -> Finding:
+    """Compares gradients with central differences of the loss, along the gradient itself and along a random vector."""
+    chosen = spread(probe.trained, _MOST_TENSORS)
+    with probe.engine() as engine:
+        errors = list(gradient_errors(engine, probe, chosen))
+    worst = max(errors, key=lambda error: error.excess)
+    failed = [error.tensor for error in errors if not error.excess <= 1]
+    text = f"{len(chosen)} of {len(probe.trained)} tensors against finite differences, worst `{worst.tensor}`"
+    text += f" off by {worst.relative:.2%}" if math.isfinite(worst.relative) else " not finite"
+    if failed:
+        text += f"; wrong: {', '.join(f'`{name}`' for name in failed)}"
+    return Finding(name="gradients", is_ok=not failed, text=text)
+
+
+def check_plan(probe: Probe, planned: Artifact, expected: bytes, description: str) -> Finding:
+    """Whether the planned program takes the same steps to the same bits (`expected`: from `check_steps`)."""
+    with probe.engine(planned) as engine:
+        take_steps(engine, probe)
+        saved = np.frombuffer(bytes(engine.saved), np.uint8)
+        differing = _differing_tensors(planned, saved, np.frombuffer(expected, np.uint8))
+    if differing:
+        text = f"{description}: other bits than unplanned in {', '.join(f'`{name}`' for name in differing)}"
+        return Finding(name="plan", is_ok=False, text=text)
+    return Finding(name="plan", is_ok=True, text=f"{description}: the same bits as unplanned after {_STEPS} steps")
+
+
+def take_steps(engine: Engine, probe: Probe) -> tuple[float, ...]:
+    """The losses of a few steps on one made-up batch."""
+    fill_synthetic(engine, probe.program.graph, loss=probe.loss, seed=probe.seed)
+    engine.tensor(LEARNING_RATE)[...] = _RATE
+    return tuple(_loss_of_step(engine) for _ in range(_STEPS))
+
+
+def fill_synthetic(engine: Engine, graph: TrainGraph, *, loss: str, seed: int) -> None:
+    """Normals for floating inputs, 0 and 1 for whole numbers, and labels as the loss reads them."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    for tensor in graph.by_role(Role.INPUT):
+        if not tensor.name.startswith("train."):
+            engine.tensor(tensor.name)[...] = _made_up(rng, tensor)
+    labels = engine.tensor(LABELS)
+    labels[...] = _LABELS[loss](rng, graph)
+
+
+def _made_up(rng: np.random.Generator, tensor: Tensor) -> Array:
+    if np.dtype(tensor.dtype).kind == "f":
+        return rng.standard_normal(tensor.shape).astype(tensor.dtype)
+    return rng.integers(0, 2, tensor.shape).astype(tensor.dtype)
+
+
+def _classes(rng: np.random.Generator, graph: TrainGraph) -> Array:
+    prefix = evaluated("")
+    output = next(t for t in graph.by_role(Role.OUTPUT) if t.name.startswith(prefix))
+    return rng.integers(0, output.shape[1], graph.tensors[LABELS].shape)
+
+
+def _normals(rng: np.random.Generator, graph: TrainGraph) -> Array:
+    return rng.standard_normal(graph.tensors[LABELS].shape)
+
+
+def _bits(rng: np.random.Generator, graph: TrainGraph) -> Array:
+    return rng.integers(0, 2, graph.tensors[LABELS].shape)
+
+
+_LABELS: Mapping[str, Callable[[np.random.Generator, TrainGraph], Array]] = {
+    "cross-entropy": _classes,
+    "bce": _bits,
+    "mse": _normals,
+    "l1": _normals,
+}
+
+
+def spread(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """At most `count` of the names, the first and the last among them."""
+    if len(names) <= count:
+        return tuple(names)
+    return tuple(names[round(i * (len(names) - 1) / (count - 1))] for i in range(count))
+
+
+def gradient_errors(engine: Engine, probe: Probe, names: Sequence[str]) -> Iterator[GradientError]:
+    """Each tensor's worst direction, at the step size where the two agree best. The engine is left as it was."""
+    fill_synthetic(engine, probe.program.graph, loss=probe.loss, seed=probe.seed)
+    saved = bytes(engine.saved)
+    gradients = _gradients(engine, names, saved)
+    rng = np.random.Generator(np.random.PCG64([probe.seed, 1]))
+    for name in names:
+        gradient = gradients[name].reshape(-1)
+        rows = rng.choice(gradient.size, min(_SAMPLE, gradient.size), replace=False)
+        sample = gradient[rows]
+        random = rng.standard_normal(rows.size)
+        directions = [random / np.linalg.norm(random)]
+        if np.linalg.norm(sample) > 0:
+            directions.append(sample / np.linalg.norm(sample))
+        found = [_compare(engine, saved, name, rows, direction, sample) for direction in directions]
+        yield max(found, key=lambda error: error.excess)
+
+
+def _gradients(engine: Engine, names: Sequence[str], saved: bytes) -> dict[str, Array]:
+    before = {name: engine.tensor(name).astype(np.float64) for name in names}
+    engine.tensor(LEARNING_RATE)[...] = _PROBE_RATE
+    engine.call(STEP)
+    gradients = {name: (before[name] - engine.tensor(name)) / _PROBE_RATE for name in names}
+    engine.saved[:] = saved
+    return gradients
+
+
+def _compare(engine: Engine, saved: bytes, name: str, rows: Array, direction: Array, sample: Array) -> GradientError:
+    engine.tensor(LEARNING_RATE)[...] = 0.0
+    values = engine.tensor(name).reshape(-1)
+    base = values[rows].astype(np.float64)
+    norm, expected = float(np.linalg.norm(sample)), float(sample @ direction)
+    best = GradientError(tensor=name, excess=math.inf, relative=math.inf)
+    for size in _STEP_SIZES:
+        step = size * max(_LEAST_NORM, float(np.linalg.norm(base)))
+        losses = []
+        for sign in (1.0, -1.0):
+            values[rows] = base + sign * step * direction
+            losses.append(_loss_of_step(engine))
+            engine.saved[:] = saved
+        difference = abs((losses[0] - losses[1]) / (2 * step) - expected)
+        rounding = _LOSS_ROUNDINGS * float(np.finfo(np.float32).eps) * max(1.0, abs(losses[0])) / step
+        excess = difference / (_TOLERANCE * norm + rounding)
+        if excess < best.excess:
+            relative = difference / norm if norm else (0.0 if difference <= rounding else math.inf)
+            best = GradientError(tensor=name, excess=excess, relative=relative)
+        if best.excess < _CLEAR:
+            break
+    return best
+
+
+def _loss_of_step(engine: Engine) -> float:
+    engine.call(STEP)
+    return scalar(engine.tensor(LOSS))
+
+
+def _differing_tensors(program: Artifact, one: Array, other: Array) -> list[str]:
+    """By the manifest of `program`; both hold saved memory in the same order, which does not depend on the plan."""
+    differing = []
+    for name, record in program.manifest.tensors.items():
+        part = slice(record.offset, record.offset + record.nbytes)
+        if record.role in (Role.PARAMETER, Role.STATE) and not np.array_equal(one[part], other[part]):
+            differing.append(name)
+    return differing

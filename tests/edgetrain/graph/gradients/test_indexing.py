@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgetrain._tvm import relax
+from tests.edgetrain.graph.gradients.finite_difference import (
+    Case,
+    CompiledCases,
+    assert_gradient,
+    case_name,
+    compile_cases,
+    normal,
+)
+
+o = relax.op
+
+CASES = (
+    Case(
+        name="where",
+        op=o.where,
+        inputs={"mask": np.array([[True, False, True], [False, False, True]]), "a": normal(2, 3), "b": normal(2, 3, seed=1)},
+    ),
+    Case(
+        name="where_broadcast",
+        op=o.where,
+        inputs={"mask": np.array([[True], [False]]), "a": normal(3), "b": normal(2, 1)},
+    ),
+    Case(
+        name="gather_elements",
+        op=lambda x, i: o.gather_elements(x, i, 1),
+        inputs={"x": normal(3, 4), "i": np.array([[0, 0], [3, 1], [2, 2]])},
+    ),
+    Case(
+        name="gather_elements_smaller",
+        op=lambda x, i: o.gather_elements(x, i, 0),
+        inputs={"x": normal(3, 4), "i": np.array([[2, 0], [2, 1]])},
+    ),
+    Case(
+        name="take_rows",
+        op=lambda x, i: o.take(x, i, 0),
+        inputs={"x": normal(4, 3), "i": np.array([1, 3, 1])},
+    ),
+    Case(
+        name="take_table",
+        op=lambda x, i: o.take(x, i, 0),
+        inputs={"x": normal(4, 3), "i": np.array([[1, 3], [1, 0]])},
+    ),
+    Case(
+        name="take_columns",
+        op=lambda x: o.take(x, relax.const(np.array([2, 0, 2])), 1),
+        inputs={"x": normal(2, 3, 2)},
+    ),
+    Case(name="take_one", op=lambda x: o.take(x, relax.const(2, "int64"), 1), inputs={"x": normal(2, 3, 2)}),
+    Case(name="take_flat", op=lambda x: o.take(x, relax.const(np.array([5, 0, 5]))), inputs={"x": normal(6)}),
+)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> CompiledCases:
+    return compile_cases(CASES)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("case", CASES, ids=case_name)
+def test_gradient_is_the_finite_difference(case: Case, compiled: CompiledCases) -> None:
+    assert_gradient(compiled, case)
