@@ -37,7 +37,7 @@ _EXPORTS = {
     "plan": "edgetrain.api",
 }
 
-__all__ = [  # noqa: F822 (PEP 562: `__getattr__` finds them)
+__all__ = [
     "Callback",
     "EdgetrainError",
     "Explanation",

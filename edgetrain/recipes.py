@@ -100,7 +100,7 @@ class Recipe:
 
     @staticmethod
     def from_json(text: str, overrides: Sequence[str] = ()) -> Recipe:
-        """The inverse of `to_json`, with overrides applied. Raises `UsageError` for another format or a broken recipe."""
+        """The inverse of `to_json`, overrides applied. Raises `UsageError` for another format or a broken recipe."""
         data: dict[str, Any] = json.loads(text)
         found = data.pop("format", None)
         if found != FORMAT:
@@ -175,7 +175,9 @@ def find_recipe(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or "/" in text or text.endswith(".toml"):
         if not Path(text).is_file():
-            raise UsageError(f"there is no recipe file {text}", fix="check the path, or use a name from `edgetrain recipes`")
+            raise UsageError(
+                f"there is no recipe file {text}", fix="check the path, or use a name from `edgetrain recipes`"
+            )
         return Path(text)
     known = list_recipes()
     if text not in known:

@@ -1,20 +1,33 @@
-"""Fixtures that the whole suite shares. One build cache, so that each program is compiled once."""
+"""What every test may use: one build cache for the whole session, so that a model is compiled once."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+import edgetrain
 from edgetrain.program.cache import BuildCache
+
+_CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory to pass as XDG_CACHE_HOME to command-line tests; `build_cache` lies where they look."""
+    """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
 def build_cache(cache_home: Path) -> BuildCache:
+    """The build cache of commands and in-process tests alike."""
     return BuildCache(cache_home / "edgetrain" / "builds")
+
+
+@pytest.fixture(scope="session")
+def command_environment(cache_home: Path) -> Mapping[str, str]:
+    """The environment of a command under test: this checkout, the session's cache, no terminal."""
+    paths = [str(_CHECKOUT), str(_CHECKOUT / "tuner"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "XDG_CACHE_HOME": str(cache_home), "PYTHONPATH": os.pathsep.join(filter(None, paths))}

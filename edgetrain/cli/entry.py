@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -18,8 +19,7 @@ from edgetrain.errors import UsageError
 from edgetrain.schema import close_to
 
 VERBS: Mapping[str, Verb] = {
-    module.VERB.name: module.VERB
-    for module in (fit, plan, check, inspect, evaluate, export, recipes, targets, doctor)
+    module.VERB.name: module.VERB for module in (fit, plan, check, inspect, evaluate, export, recipes, targets, doctor)
 }
 _EXAMPLES = (
     "edgetrain fit digits --budget 1MB",
@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare(console: Console) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without `µ` shows `?`, and the run goes on
     level = logging.INFO if console.verbose else logging.WARNING
     logging.basicConfig(stream=console.talk, level=level, format="%(levelname)s: %(message)s", force=True)
     for number, name in ((logging.INFO, "info"), (logging.WARNING, "warning"), (logging.ERROR, "error")):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 from collections.abc import Mapping
 
 from edgetrain.errors import DeviceError, EdgetrainError, InternalError, InterruptedRunError
@@ -19,6 +21,7 @@ EXIT_CODES: Mapping[int, str] = {
     130: "stopped by a signal",
 }
 
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _FIXES: Mapping[int, str] = {
     errno.ENOSPC: "free space there, or choose another disk with --out, --dump, TMPDIR or XDG_CACHE_HOME",
     errno.EDQUOT: "free space within your quota, or choose another disk with --out, TMPDIR or XDG_CACHE_HOME",
@@ -34,13 +37,12 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
             return error
         case KeyboardInterrupt():
             return InterruptedRunError("interrupted; nothing was changed", fix="run the same command again")
+        case shutil.Error():
+            # `copytree` collects (source, destination, reason) and loses the error number on the way.
+            _, destination, reason = error.args[0][0]
+            return _refused(str(destination), str(reason), errno.ENOSPC if _NO_SPACE in str(reason) else 0)
         case OSError():
-            where = f"`{error.filename}`" if error.filename else "a file"
-            return DeviceError(
-                f"the system refused to use {where}",
-                why=error.strerror or str(error),
-                fix=_FIXES.get(error.errno or 0, "check the path and the disk (`df`, `dmesg`)"),
-            )
+            return _refused(error.filename, error.strerror or str(error), error.errno or 0)
         case MemoryError():
             return DeviceError(
                 "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
@@ -49,4 +51,12 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
         f"internal error: {type(error).__name__}: {error}",
         why="this is a bug in edgetrain",
         fix="run it again with -v, and report the command and the traceback",
+    )
+
+
+def _refused(path: str | None, reason: str, number: int) -> DeviceError:
+    return DeviceError(
+        f"the system refused to use {f'`{path}`' if path else 'a file'}",
+        why=reason,
+        fix=_FIXES.get(number, "check the path and the disk (`df`, `dmesg`)"),
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgetrain._tvm import ir, relax, shape_of
+from edgetrain._tvm import dtype_of, ir, relax, shape_of
 from edgetrain.errors import UnsupportedError
 from edgetrain.graph.gradients import RULES
 from edgetrain.graph.gradients.rule import Backward, Done, Expr, Forward, Gradients, Rule
@@ -115,7 +115,7 @@ def _needed(tape: Tape, trained: Iterable[Expr], output: Expr) -> _Need:
     depends = set(trained)
     for entry in tape.entries:
         if any(v in depends for v in _flat_variables(entry.inputs)):
-            depends.update(o for o in entry.outputs if o is not None)
+            depends.update(o for o in entry.outputs if o is not None and _carries_gradient(o))
     reached = {output}
     path = []
     for entry in reversed(tape.entries):
@@ -123,6 +123,11 @@ def _needed(tape: Tape, trained: Iterable[Expr], output: Expr) -> _Need:
             path.append(entry)
             reached.update(_flat_variables(entry.inputs))
     return _Need(values=frozenset(depends & reached), entries=tuple(reversed(path)))
+
+
+def _carries_gradient(value: Expr) -> bool:
+    """Comparisons, casts to integers and the like end the path from a parameter to the loss."""
+    return dtype_of(value).startswith("float")
 
 
 def _flat_variables(inputs: Sequence[Any]) -> list[Any]:

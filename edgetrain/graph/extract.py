@@ -6,12 +6,12 @@ equal kernels are compiled once.
 
 from __future__ import annotations
 
+import hashlib
+import heapq
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from edgetrain._tvm import Constant, PrimFunc, relax, tvm, tvm_ffi
 from edgetrain.errors import InternalError
@@ -187,10 +187,10 @@ def _read_function(
 
 
 def _constant(value: Array, tensors: dict[str, Tensor], initial: dict[str, Array]) -> str:
-    for name, known in initial.items():
-        if tensors[name].role is Role.CONSTANT and known.dtype == value.dtype and np.array_equal(known, value):
-            return name
-    name = f"constant.{sum(t.role is Role.CONSTANT for t in tensors.values())}"
+    digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes()).hexdigest()
+    name = f"constant.{digest[:16]}"
+    if name in tensors:
+        return name
     tensors[name] = Tensor(name=name, shape=tuple(value.shape), dtype=str(value.dtype), role=Role.CONSTANT)
     initial[name] = value
     return name
@@ -229,16 +229,22 @@ def _order(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[_Call]:
                 before[i].add(writer)
             else:
                 before[writer].add(i)
+    after: list[list[int]] = [[] for _ in calls]
+    for i, earlier in enumerate(before):
+        for j in earlier:
+            after[j].append(i)
+    waiting = [len(earlier) for earlier in before]
+    ready = [i for i, count in enumerate(waiting) if count == 0]  # a heap: the earliest in Relax's order goes first
     order: list[_Call] = []
-    placed: set[int] = set()
-    pending = list(range(len(calls)))
-    while pending:
-        ready = next((i for i in pending if before[i] <= placed), None)
-        if ready is None:
-            raise InternalError("updates in place depend on each other in a circle")
-        pending.remove(ready)
-        placed.add(ready)
-        order.append(calls[ready])
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(calls[i])
+        for j in after[i]:
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                heapq.heappush(ready, j)
+    if len(order) != len(calls):
+        raise InternalError("updates in place depend on each other in a circle")
     return order
 
 

@@ -21,9 +21,7 @@ from edgetrain.model.normalise import NormalGraph, describe, normalise
 log = logging.getLogger(__name__)
 
 
-def import_model(
-    proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequence[int]] | None = None
-) -> Model:
+def import_model(proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
     """A `Model` with every dimension a number.
 
     Raises `UnsupportedError` naming every node that cannot be imported, and `ModelError` as `normalise` does.
@@ -99,9 +97,7 @@ def _value(name: str, values: dict[str, Any], graph: NormalGraph) -> Any:
     return values[name]
 
 
-def _convert_node(
-    node: Any, builder: Any, values: dict[str, Any], graph: NormalGraph, sources: dict[str, str]
-) -> None:
+def _convert_node(node: Any, builder: Any, values: dict[str, Any], graph: NormalGraph, sources: dict[str, str]) -> None:
     inputs = [_value(n, values, graph) if n else None for n in node.input]
     known: list[Array | None] = [graph.constants.get(n) if n else None for n in node.input]
     context = NodeContext(node=node, builder=_Naming(builder, sources, describe(node)), inputs=inputs, known=known)
@@ -153,9 +149,7 @@ def _convert_with_stock(context: NodeContext, values: dict[str, Any], graph: Nor
             warnings.simplefilter("ignore")
             attributes = onnx_frontend.ONNXGraphImporter({}, "float32")._parse_attr(node.attribute)
             attributes["tvm_custom"] = {"name": node.name, "num_outputs": len(node.output)}
-            result = converter(
-                context.builder, onnx_frontend.onnx_input(context.inputs), attributes, [values, {}]
-            )
+            result = converter(context.builder, onnx_frontend.onnx_input(context.inputs), attributes, [values, {}])
             return context.builder.normalize(result) if isinstance(result, relax.Expr) else result
     except Exception as error:  # the stock converters raise everything from KeyError to TVM's InternalError
         lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -51,6 +51,9 @@ class CodegenTarget:
             description["mtriple"] = self.triple
         if self.features:
             description["mattr"] = list(self.features)
+        if self.triple.endswith("hf"):
+            # TVM does not derive it from the triple; without it, calls to expf pass their argument where nobody looks.
+            description["mfloat-abi"] = "hard"
         return Target(description)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from edgetrain.errors import DataError, UsageError
+from edgetrain.run.callbacks import Callback, Logs
 from edgetrain.run.checkpoint import NEWEST, PREVIOUS
 from edgetrain.run.durable import replaced_file
 from edgetrain.run.report import REPORT
@@ -48,6 +49,17 @@ class JobRecord:
             raise DataError(
                 f"`{path}` cannot be used", why=str(error), fix="remove it, and give --target and --budget again"
             ) from error
+
+
+class JobKeeper(Callback):
+    """Writes the record when training begins: before any checkpoint, and never for a run that failed to begin."""
+
+    def __init__(self, record: JobRecord, folder: Path) -> None:
+        self._record = record
+        self._folder = folder
+
+    def on_train_begin(self, logs: Logs) -> None:
+        self._record.write(self._folder)
 
 
 def is_resumable(folder: Path) -> bool:

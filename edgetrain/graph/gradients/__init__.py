@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from edgetrain.graph.gradients.activation import ACTIVATION_RULES
 from edgetrain.graph.gradients.binary import BINARY_RULES
 from edgetrain.graph.gradients.convolution import CONVOLUTION_RULES
+from edgetrain.graph.gradients.group_norm import GROUP_NORM_RULES
 from edgetrain.graph.gradients.indexing import INDEXING_RULES
 from edgetrain.graph.gradients.layout import LAYOUT_RULES
 from edgetrain.graph.gradients.matmul import MATMUL_RULES
@@ -20,6 +21,7 @@ RULES: Mapping[str, Rule] = {
     **ACTIVATION_RULES,
     **BINARY_RULES,
     **CONVOLUTION_RULES,
+    **GROUP_NORM_RULES,
     **INDEXING_RULES,
     **LAYOUT_RULES,
     **MATMUL_RULES,

@@ -1,11 +1,11 @@
-"""conv2d in NCHW/OIHW, any stride, padding, dilation and groups (depthwise included)."""
+"""conv2d in NCHW/OIHW and conv2d_transpose in NCHW/IOHW: any stride, padding, dilation and groups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from edgetrain._tvm import shape_of, te, tirx
+from edgetrain._tvm import relax, shape_of, te, tirx
 from edgetrain.graph.gradients.rule import Backward, Gradients, Rule
 from edgetrain.graph.gradients.window import Window, guarded, window_of
 
@@ -59,4 +59,32 @@ def conv2d_weight_gradient(data: Any, dy: Any, *, shape: tuple[int, ...], window
     return te.compute(shape, element, name="conv2d_weight_gradient")
 
 
-CONVOLUTION_RULES: Mapping[str, Rule] = {"relax.nn.conv2d": Rule(backward=_conv2d)}
+def _conv2d_transpose(step: Backward) -> Gradients:
+    """A transposed convolution is a convolution's data gradient, so its own data gradient is that convolution.
+
+    Its weight gradient is the convolution's with the roles of data and output gradient swapped.
+    """
+    data, weight = step.inputs
+    attributes, dy = step.attributes, step.output_gradient
+    data_gradient = weight_gradient = None
+    if step.wanted[0]:
+        data_gradient = step.emit(
+            relax.op.nn.conv2d(
+                dy,
+                weight,
+                strides=attributes.strides,
+                padding=attributes.padding,
+                dilation=attributes.dilation,
+                groups=attributes.groups,
+            )
+        )
+    if step.wanted[1]:
+        window = window_of(attributes, groups=int(attributes.groups))
+        weight_gradient = step.emit_te(conv2d_weight_gradient, dy, data, shape=shape_of(weight), window=window)
+    return [data_gradient, weight_gradient]
+
+
+CONVOLUTION_RULES: Mapping[str, Rule] = {
+    "relax.nn.conv2d": Rule(backward=_conv2d),
+    "relax.nn.conv2d_transpose": Rule(backward=_conv2d_transpose),
+}

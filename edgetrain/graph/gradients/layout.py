@@ -102,7 +102,8 @@ def _first(begin: int, size: int, stride: int) -> int:
 def _pad(step: Backward) -> Gradients:
     if str(step.attributes.pad_mode) != "constant":
         raise UnsupportedError(
-            f"padding in mode `{step.attributes.pad_mode}` has no gradient", fix="use constant padding, or train after it"
+            f"padding in mode `{step.attributes.pad_mode}` has no gradient",
+            fix="use constant padding, or train after it",
         )
     shape = shape_of(step.inputs[0])
     begins = [int(p) for p in step.attributes.pad_width][::2]

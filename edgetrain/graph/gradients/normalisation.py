@@ -66,8 +66,9 @@ def _forward(step: Forward) -> Done:
     x, gamma, beta, running_mean, running_variance = step.inputs
     count = _values_per_channel(x)
     attributes = step.attributes
+    updates: tuple[tuple[Any, Any], ...] = ()
     if not step.training_batchnorm or count < 2:  # one value has no spread: its statistics would erase it
-        mean, variance, updates = running_mean, running_variance, ()
+        mean, variance = running_mean, running_variance
     else:
         mean = step.emit_te(batch_norm_mean, x, count=count)
         variance = step.emit_te(batch_norm_variance, x, mean, count=count)
@@ -78,9 +79,7 @@ def _forward(step: Forward) -> Done:
             (running_variance, _blend(step, running_variance, variance, momentum, unbiased)),
         )
     # Fused, the square root would be taken again for every element instead of once a channel.
-    inverse = step.emit_te(
-        batch_norm_deviation_inverse, variance, epsilon=float(attributes.epsilon), fusible=False
-    )
+    inverse = step.emit_te(batch_norm_deviation_inverse, variance, epsilon=float(attributes.epsilon), fusible=False)
     y = step.emit_te(batch_norm_apply, x, mean, inverse, gamma, beta)
     statistics = _Statistics(mean, inverse, bool(updates))
     return Done(outputs=(y, None, None), residuals=statistics, state_updates=updates)
@@ -135,7 +134,15 @@ def _backward(step: Backward) -> Gradients:
         beta_gradient = step.emit_te(batch_norm_beta_gradient, dy)
     if through_statistics:
         data_gradient = step.emit_te(
-            batch_norm_data_gradient, dy, x, mean, inverse, gamma, gamma_gradient, beta_gradient, count=_values_per_channel(x)
+            batch_norm_data_gradient,
+            dy,
+            x,
+            mean,
+            inverse,
+            gamma,
+            gamma_gradient,
+            beta_gradient,
+            count=_values_per_channel(x),
         )
     elif step.wanted[0]:
         data_gradient = step.emit_te(batch_norm_frozen_data_gradient, dy, inverse, gamma)

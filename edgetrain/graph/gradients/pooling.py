@@ -107,7 +107,34 @@ def avg_pool2d_gradient(
     return te.compute(shape, element, name="avg_pool2d_gradient")
 
 
+def _adaptive_avg_pool2d(step: Backward) -> Gradients:
+    return [
+        step.emit_te(adaptive_avg_pool2d_gradient, step.output_gradient, shape=shape_of(step.inputs[0])),
+    ]
+
+
+def adaptive_avg_pool2d_gradient(dy: Any, *, shape: tuple[int, ...]) -> Any:
+    """Output y averages the rows from ⌊y · H / Y⌋ to ⌈(y + 1) · H / Y⌉, so an input is in one to three of them."""
+    sizes, outputs = shape[2:], shape_of(dy)[2:]
+    y, x = (te.reduce_axis((0, extent), name) for extent, name in zip(outputs, "yx", strict=True))
+
+    def rows(output: Any, axis: int) -> tuple[Any, Any]:
+        begin = tirx.floordiv(output * sizes[axis], outputs[axis])
+        end = tirx.floordiv((output + 1) * sizes[axis] + outputs[axis] - 1, outputs[axis])
+        return begin, end
+
+    def element(n: Any, c: Any, h: Any, w: Any) -> Any:
+        top, bottom = rows(y, 0)
+        left, right = rows(x, 1)
+        inside = tirx.all(h >= top, h < bottom, w >= left, w < right)
+        share = dy[n, c, y, x] / tirx.Cast(dy.dtype, (bottom - top) * (right - left))
+        return te.sum(tirx.Select(inside, share, tirx.const(0, dy.dtype)), axis=[y, x])
+
+    return te.compute(shape, element, name="adaptive_avg_pool2d_gradient")
+
+
 POOLING_RULES: Mapping[str, Rule] = {
+    "relax.nn.adaptive_avg_pool2d": Rule(backward=_adaptive_avg_pool2d),
     "relax.nn.max_pool2d": Rule(backward=_max_pool2d),
     "relax.nn.avg_pool2d": Rule(backward=_avg_pool2d),
 }

@@ -15,9 +15,7 @@ Expr = Any  # relax.Expr
 _OPAQUE_PATTERN = 8  # relax's OpPatternKind.kOpaque
 
 
-def emit_kernel(
-    builder: Any, compute: Callable[..., Any], *args: Expr, fusible: bool = True, **settings: Any
-) -> Expr:
+def emit_kernel(builder: Any, compute: Callable[..., Any], *args: Expr, fusible: bool = True, **settings: Any) -> Expr:
     """Emits a kernel given as a TE function of TE tensors; `compute`'s name becomes the kernel's.
 
     Kernels that write in place must not be `fusible`: a fused neighbour could read an element already overwritten.

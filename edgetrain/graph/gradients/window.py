@@ -86,6 +86,4 @@ def guarded(conditions: list[Any], value: Any, otherwise: Any = None) -> Any:
     """`value` where it may be read, else zero: reads outside the tensor must not happen at all."""
     if not conditions:
         return value
-    return tirx.if_then_else(
-        tirx.all(*conditions), value, constant_like(0, value) if otherwise is None else otherwise
-    )
+    return tirx.if_then_else(tirx.all(*conditions), value, constant_like(0, value) if otherwise is None else otherwise)

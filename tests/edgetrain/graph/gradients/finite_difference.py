@@ -25,7 +25,7 @@ TOLERANCE = 2e-7
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`op` maps Relax variables, one for each input, to an expression. Float inputs not in `fixed` are differentiated."""
+    """`op` maps Relax variables, one for each input, to an expression; float inputs not in `fixed` are differentiated."""
 
     name: str
     op: Callable[..., Any]
@@ -84,14 +84,17 @@ class CompiledCases:
         return [r.numpy() for r in results]
 
 
-def compile_cases(cases: Sequence[Case]) -> CompiledCases:
-    """Compiles forward and gradient of every case into one module."""
+def compile_cases(cases: Sequence[Case], *, with_stock: bool = False) -> CompiledCases:
+    """Compiles forward and gradient of every case into one module, and TVM's own forward `with_stock`."""
     assert len({c.name for c in cases}) == len(cases), "case names must be unique"
     builder = relax.BlockBuilder()
     cotangents = {}
     for case in cases:
         try:
-            cotangents[case.name] = _add_case(builder, case)
+            source = _source_function(case)
+            if with_stock:
+                builder.add_func(source, f"{case.name}_stock")
+            cotangents[case.name] = _add_case(builder, case, source)
         except Exception as error:
             error.add_note(f"while building case {case.name}")
             raise
@@ -103,8 +106,7 @@ def _variables(case: Case) -> list[Any]:
     return [relax.Var(n, relax.TensorType(a.shape, str(a.dtype))) for n, a in case.inputs.items()]
 
 
-def _add_case(builder: Any, case: Case) -> Array:
-    source = _source_function(builder, case)
+def _add_case(builder: Any, case: Case, source: Any) -> Array:
     forward = _variables(case)
     with builder.function(f"{case.name}_forward", forward):
         with builder.dataflow():
@@ -131,9 +133,9 @@ def _add_case(builder: Any, case: Case) -> Array:
     return np.asarray(generator(case.name).standard_normal(output_shape))
 
 
-def _source_function(builder: Any, case: Case) -> Any:
+def _source_function(case: Case) -> Any:
     """The case as an importer would hand it over: one function that returns a tuple of outputs."""
-    variables = _variables(case)
+    builder, variables = relax.BlockBuilder(), _variables(case)
     with builder.function(f"{case.name}_stock", variables):
         with builder.dataflow():
             returned = builder.emit_output(relax.Tuple([builder.emit(case.op(*variables))]))

@@ -52,4 +52,3 @@ def compiled() -> CompiledCases:
 @pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_gradient_is_the_finite_difference(case: Case, compiled: CompiledCases) -> None:
     assert_gradient(compiled, case)
-

@@ -19,7 +19,11 @@ CASES = (
     Case(
         name="where",
         op=o.where,
-        inputs={"mask": np.array([[True, False, True], [False, False, True]]), "a": normal(2, 3), "b": normal(2, 3, seed=1)},
+        inputs={
+            "mask": np.array([[True, False, True], [False, False, True]]),
+            "a": normal(2, 3),
+            "b": normal(2, 3, seed=1),
+        },
     ),
     Case(
         name="where_broadcast",

@@ -60,7 +60,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def compiled() -> CompiledCases:
-    return compile_cases(CASES)
+    return compile_cases(CASES, with_stock=True)
 
 
 @pytest.mark.compile

@@ -18,9 +18,7 @@ from tests.edgetrain.graph.gradients.finite_difference import (
 
 
 def _max(name: str, shape: tuple[int, ...], kernel: list[int], **geometry: Any) -> Case:
-    return Case(
-        name=name, op=lambda x: relax.op.nn.max_pool2d(x, kernel, **geometry), inputs={"x": distinct(*shape)}
-    )
+    return Case(name=name, op=lambda x: relax.op.nn.max_pool2d(x, kernel, **geometry), inputs={"x": distinct(*shape)})
 
 
 def _average(name: str, shape: tuple[int, ...], kernel: list[int], **geometry: Any) -> Case:
@@ -78,6 +76,14 @@ CASES = (
         dilation=[2, 1],
         padding=[1, 1, 2, 1],
         count_include_pad=True,
+    ),
+    *(
+        Case(
+            name=f"adaptive_{height}_{width}",
+            op=lambda x, size=(height, width): relax.op.nn.adaptive_avg_pool2d(x, size),
+            inputs={"x": normal(1, 2, 6, 7)},
+        )
+        for height, width in ((1, 1), (2, 3), (4, 5), (6, 7))
     ),
 )
 TIES = Case(

@@ -36,9 +36,7 @@ REDUCTIONS: dict[str, dict[str, Any]] = {
 
 
 def _reduce(op: Callable[..., Any], name: str) -> Case:
-    return Case(
-        name=f"{op.__name__}_{name}", op=lambda x: op(x, **REDUCTIONS[name]), inputs={"x": distinct(2, 3, 4)}
-    )
+    return Case(name=f"{op.__name__}_{name}", op=lambda x: op(x, **REDUCTIONS[name]), inputs={"x": distinct(2, 3, 4)})
 
 
 CASES = tuple(_reduce(op, name) for op in OPS for name in REDUCTIONS)
@@ -52,7 +50,7 @@ def compiled() -> CompiledCases:
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("case", (*CASES, ZERO), ids=case_name)
+@pytest.mark.parametrize("case", [*CASES, ZERO], ids=case_name)
 def test_gradient_is_the_finite_difference(case: Case, compiled: CompiledCases) -> None:
     assert_gradient(compiled, case)
 

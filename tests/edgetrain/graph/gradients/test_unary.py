@@ -49,7 +49,9 @@ CASES = (
     _unary(relax.op.square, normal(3, 4)),
     _unary(relax.op.tan, INSIDE_ONE),
     _unary(relax.op.tanh, normal(3, 4)),
-    Case(name="astype", op=lambda x: relax.op.astype(relax.op.astype(x, "float64"), "float64"), inputs={"x": normal(3)}),
+    Case(
+        name="astype", op=lambda x: relax.op.astype(relax.op.astype(x, "float64"), "float64"), inputs={"x": normal(3)}
+    ),
     # A flat function beside one that is not: its zero must not stop the other's gradient.
     Case(name="floor", op=lambda x: relax.op.add(x, relax.op.floor(x)), inputs={"x": distinct(3, 3)}),
 )

@@ -1,0 +1,135 @@
+"""`edgetrain check`: does this model train right on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgetrain.cli.command import Verb
+from edgetrain.cli.console import Console
+from edgetrain.cli.request import BUDGET, OVERRIDES_TEXT, job_of, recipe_of, split_words
+from edgetrain.cli.stages import Stages
+from edgetrain.errors import PlanInfeasibleError, UsageError
+from edgetrain.units import Bytes, show_bytes
+
+if TYPE_CHECKING:
+    from edgetrain.pipeline import Job
+    from edgetrain.plan.schedule import Plan
+    from edgetrain.program.compile import Compiled
+    from edgetrain.recipes import Recipe
+
+_BATCH = 8  # rows of made-up data, unless train.batch= says otherwise
+# Where between the smallest possible plan and keeping everything the planned run is tried, tightest first.
+_SHARES = (0.5, 0.75, 0.9)
+_FAILED = 1
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    from edgetrain import pipeline
+    from edgetrain.run.check import CheckReport, Finding, Probe, check_gradients, check_plan, check_steps
+
+    source, overrides = split_words(arguments.words)
+    if source is None:
+        raise UsageError("`edgetrain check` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
+    recipe = plain_sgd(recipe_of(source, overrides, needs_data=False), overrides)
+    with Stages(console) as stages:
+        job = job_of(arguments, recipe, console, progress=stages)
+        compiled = pipeline.compile_stage(job)
+    unlimited = dataclasses.replace(job, budget=pipeline.NO_LIMIT)
+    keep_all = pipeline.plan_stage(unlimited, compiled)
+    planned = tight_plan(job, compiled, keep_all)
+    trained = tuple(compiled.facts["trained"])
+    imported = f"{compiled.facts['parameters']:,} parameters, {len(trained)} tensors trained, every gradient is there"
+    with tempfile.TemporaryDirectory(prefix="edgetrain-check-") as pages:
+        probe = Probe(
+            program=pipeline.program_stage(unlimited, compiled, keep_all),
+            loss=recipe.train.loss,
+            trained=trained,
+            threads=job.target.codegen.cores,
+            page_directory=Path(pages),
+            seed=recipe.train.seed,
+        )
+        console.say("taking steps")
+        steps, saved = check_steps(probe)
+        console.say("comparing gradients with finite differences")
+        findings = [Finding(name="import", is_ok=True, text=imported), steps, check_gradients(probe)]
+        if planned is None:
+            text = f"nothing to try: no plan needs less than {show_bytes(keep_all.peak_bytes)}, which keeps everything"
+            findings.append(Finding(name="plan", is_ok=True, text=text))
+        else:
+            program = pipeline.program_stage(job, compiled, planned)
+            description = f"{show_bytes(planned.peak_bytes)} instead of {show_bytes(keep_all.peak_bytes)}"
+            findings.append(check_plan(probe, program, saved, description))
+    report = CheckReport(model=recipe.name, findings=tuple(findings))
+    console.data(report.to_json() if console.as_json else report.to_text())
+    return 0 if report.is_ok else _FAILED
+
+
+def plain_sgd(recipe: Recipe, overrides: tuple[str, ...]) -> Recipe:
+    """The recipe with an optimizer that shows the gradient as it is, and a small batch unless one was asked for."""
+    has_batch = any(text.startswith("train.batch=") for text in overrides)
+    train = dataclasses.replace(
+        recipe.train,
+        optimizer="sgd",
+        momentum=0.0,
+        weight_decay=0.0,
+        clip_norm=0.0,
+        accumulate=1,
+        batch=recipe.train.batch if has_batch else _BATCH,
+    )
+    return dataclasses.replace(recipe, train=train)
+
+
+def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
+    """A plan for the budget asked for, else one well below `keep_all`; None when nothing smaller is possible.
+
+    Raises `PlanInfeasibleError` for a budget that was asked for and does not work.
+    """
+    from edgetrain import pipeline
+    from edgetrain.plan.schedule import Budget
+
+    if job.budget.memory_bytes is not None:
+        return pipeline.plan_stage(job, compiled)
+    least_bytes = _least_bytes(job, compiled)
+    for share in _SHARES:
+        budget_bytes = Bytes(round(least_bytes + share * (keep_all.peak_bytes - least_bytes)))
+        if budget_bytes >= keep_all.peak_bytes:
+            break
+        try:
+            limited = dataclasses.replace(job, budget=Budget(memory_bytes=budget_bytes))
+            return pipeline.plan_stage(limited, compiled)
+        except PlanInfeasibleError:
+            continue
+    return None
+
+
+def _least_bytes(job: Job, compiled: Compiled) -> int:
+    """What the solver could hold at best, fragmentation left out."""
+    from edgetrain import pipeline
+    from edgetrain.cost.analytic import analytic_costs_by_function
+    from edgetrain.plan.arena import layout_persistent
+    from edgetrain.plan.solvers import FLOORS
+
+    graph, storage = compiled.graph, pipeline.storage_cost(job.target)
+    costs = analytic_costs_by_function(graph, pipeline.device_costs(job.target))
+    floor = FLOORS[job.solver]
+    return layout_persistent(graph).nbytes + max(floor(graph, f, costs[f], storage) for f in graph.functions)
+
+
+VERB = Verb(
+    name="check",
+    summary="prove that a model trains right on this machine",
+    description=(
+        "Compiles the model, takes three steps on made-up data, compares its gradients with finite differences, and "
+        "its steps under a tight memory plan with those without one, bit for bit. Exit code 4 names every op that "
+        "cannot be imported or differentiated, 1 means that a number was wrong.\n\n" + OVERRIDES_TEXT
+    ),
+    words="RECIPE|MODEL.onnx [key=value ...]",
+    least_words=1,
+    flags=(BUDGET,),
+    examples=("edgetrain check digits", "edgetrain check digits train.batch=32 --budget 800kB"),
+    run=run,
+)

@@ -1,0 +1,52 @@
+"""`edgetrain eval`: a run's trained parameters on its test data. Needs no compiler."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+from edgetrain.cli.command import Flag, Verb, table
+from edgetrain.cli.console import Console
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    from edgetrain.dataset.load import load_dataset
+    from edgetrain.run.trained import evaluate_run, open_run
+    from edgetrain.targets import HOST, load_target
+
+    folder = Path(arguments.words[0])
+    trained = open_run(folder)
+    data = trained.recipe.data
+    if arguments.data is not None:
+        data = dataclasses.replace(data, source=arguments.data, format="auto", limit=None, test_limit=None)
+    dataset = load_dataset(data)
+    metrics = evaluate_run(trained, dataset, threads=load_target(HOST).codegen.cores)
+    part = "test" if dataset.test is not None else "validation"
+    samples = len(dataset.evaluation or ())
+    if console.as_json:
+        found = {"run": str(folder), "step": trained.step, "data": data.source, "part": part, "samples": samples}
+        console.data(json.dumps({**found, **metrics}, indent=1) + "\n")
+        return 0
+    rows = [(name, f"{value:.6g}") for name, value in metrics.items()]
+    rows += [("data", f"{samples} samples of the {part} part of {data.source}")]
+    rows += [("parameters", f"after step {trained.step}, {trained.checkpoint}")]
+    console.data(table(rows, indent=0) + "\n")
+    return 0
+
+
+VERB = Verb(
+    name="eval",
+    summary="evaluate a run's trained model on its test data",
+    description=(
+        "Loads the program and the best parameters of a run folder, and computes the loss and the metric of its recipe "
+        "on the test part of the data (the validation part where there is no test part)."
+    ),
+    words="RUN",
+    least_words=1,
+    most_words=1,
+    flags=(Flag(name="--data", metavar="SOURCE", help="evaluate on this data instead: a file or folder"),),
+    examples=("edgetrain eval runs/digits", "edgetrain eval runs/digits --data bundled:digits --json"),
+    run=run,
+)

@@ -1,0 +1,133 @@
+"""`edgetrain fit`: trains, inside the budget, and proves it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgetrain.cli.command import Flag, Verb
+from edgetrain.cli.console import Console
+from edgetrain.cli.request import (
+    BUDGET,
+    DEADLINE,
+    DEFAULT_RECIPE,
+    DUMP,
+    ENERGY,
+    OVERRIDES_TEXT,
+    SOLVER,
+    SOURCE_WORDS,
+    TARGET,
+    job_of,
+    positive,
+    recipe_of,
+    split_words,
+)
+from edgetrain.cli.stages import Stages
+from edgetrain.errors import InterruptedRunError, UsageError
+
+if TYPE_CHECKING:
+    from edgetrain.pipeline import Job
+    from edgetrain.recipes import Recipe
+    from edgetrain.run.folders import JobRecord
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    from edgetrain import pipeline
+    from edgetrain.run.callbacks import ProgressBar
+    from edgetrain.run.folders import JobKeeper, JobRecord, is_resumable
+
+    recipe, folder = _recipe_and_folder(arguments)
+    stored = JobRecord.read(folder) if arguments.resume else None
+    console.say(f"{'resuming' if arguments.resume else 'run folder'} {folder}")
+    callbacks = () if console.quiet else (ProgressBar(console.talk),)
+    try:
+        with Stages(console) as stages:
+            job = job_of(arguments, recipe, console, progress=stages, stored=stored)
+            # A profile's path, not its name, finds it again.
+            record = record_of(job, target=arguments.target or (stored.target if stored else job.target.name))
+            report = pipeline.fit(
+                job,
+                folder,
+                callbacks=(stages, JobKeeper(record, folder), *callbacks),
+                resume=arguments.resume,
+                dump=arguments.dump,
+            )
+    except KeyboardInterrupt as interruption:
+        if not is_resumable(folder):
+            raise  # nothing was changed
+        raise InterruptedRunError(
+            "interrupted",
+            why=f"`{folder}` holds the last checkpoint",
+            fix=f"go on with `edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder))}`",
+        ) from interruption
+    console.data(report.to_json() if console.as_json else f"{report.to_text()}\nrun folder: {folder}\n")
+    console.say(f"hint: `edgetrain eval {shlex.quote(str(folder))}` evaluates it again")
+    return 0
+
+
+def _recipe_and_folder(arguments: argparse.Namespace) -> tuple[Recipe, Path]:
+    from edgetrain.run.execute import RunFolder
+    from edgetrain.run.folders import newest_resumable, next_folder, require_free
+    from edgetrain.run.trained import read_recipe
+
+    source, overrides = split_words(arguments.words)
+    if not arguments.resume:
+        recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=True)
+        folder = arguments.out or next_folder(recipe.name)
+        require_free(folder, recipe.name)
+        return recipe, folder
+    name = Path(source.removeprefix("zoo:")).stem if source else None
+    folder = arguments.out or newest_resumable(name)
+    recipe = read_recipe(RunFolder(folder), overrides)
+    if name is not None and name != recipe.name:
+        raise UsageError(
+            f"`{folder}` is a run of `{recipe.name}`, not of `{name}`",
+            fix=f"resume it with `edgetrain fit --resume --out {shlex.quote(str(folder))}`",
+        )
+    return recipe, folder
+
+
+def record_of(job: Job, *, target: str) -> JobRecord:
+    """What `--resume` will ask for again."""
+    from edgetrain.run.folders import JobRecord
+
+    return JobRecord(
+        target=target,
+        solver=job.solver,
+        memory_bytes=job.budget.memory_bytes,
+        deadline_s=job.budget.deadline_s,
+        energy_j=job.budget.energy_j,
+        threads=job.threads,
+    )
+
+
+VERB = Verb(
+    name="fit",
+    summary="train a model inside a memory budget",
+    description=(
+        "Fine-tunes a model and leaves the trained model, checkpoints, log, plot, report and compiled program in a run "
+        "folder. RECIPE is a name from `edgetrain recipes` or a .toml file; without one it is `digits`. "
+        "A MODEL.onnx needs data.source=PATH.\n\n" + OVERRIDES_TEXT
+    ),
+    words=SOURCE_WORDS,
+    flags=(
+        TARGET,
+        BUDGET,
+        DEADLINE,
+        ENERGY,
+        Flag(name="--out", metavar="DIR", parse=Path, help="the run folder; the first free of runs/NAME, runs/NAME-2"),
+        Flag(name="--resume", help="go on from the checkpoint in --out, or of the newest run of that name"),
+        Flag(name="--threads", metavar="N", parse=positive, help="threads to train with; all cores without it"),
+        SOLVER,
+        DUMP,
+    ),
+    examples=(
+        "edgetrain fit",
+        "edgetrain fit digits train.epochs=3 --budget 1MB",
+        "edgetrain fit digits --target jetson --budget 2GB --out runs/jetson",
+        "edgetrain fit digits --resume",
+    ),
+    run=run,
+)

@@ -1,0 +1,122 @@
+"""What `fit`, `plan`, `check` and `inspect` share: a recipe or model, overrides, a target and a budget."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgetrain.cli.command import Flag
+from edgetrain.cli.console import Console
+from edgetrain.errors import ModelError, UsageError
+from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
+from edgetrain.units import parse_bytes, parse_joules, parse_seconds, show_bytes_both, show_joules, show_seconds
+
+if TYPE_CHECKING:
+    from edgetrain.pipeline import Job
+    from edgetrain.program.compile import Progress
+    from edgetrain.run.folders import JobRecord
+
+SOURCE_WORDS = "[RECIPE|MODEL.onnx] [key=value ...]"
+OVERRIDES_TEXT = (
+    "A key=value sets one value of the recipe, like train.batch=4 or update.mode=head; "
+    "`edgetrain recipes NAME` shows all of them."
+)
+DEFAULT_RECIPE = "digits"
+DEFAULT_TARGET = "host"
+DEFAULT_SOLVER = "greedy"
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more. Raises `UsageError` for anything else."""
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"`{text}` is not a whole number of 1 or more")
+    return int(text)
+
+
+TARGET = Flag(name="--target", metavar="T", help="the device to plan and compile for; see `edgetrain targets`")
+BUDGET = Flag(name="--budget", metavar="SIZE", parse=parse_bytes, help="memory the run may use: 300MB, 256KiB, 2GB")
+DEADLINE = Flag(name="--deadline", metavar="TIME", parse=parse_seconds, help="modelled time of a step at most: 50ms")
+ENERGY = Flag(name="--energy", metavar="E", parse=parse_joules, help="modelled energy of a step at most: 30mJ, 1J")
+SOLVER = Flag(name="--solver", metavar="S", help="who plans: greedy (default), or keep-all to recompute nothing")
+DUMP = Flag(name="--dump", metavar="DIR", parse=Path, help="write the output of every stage there")
+
+# key=value, where the key is words and dots: a path with a `=` in a folder's name has a `/` before it.
+_OVERRIDE = re.compile(r"[A-Za-z_][\w.\-]*=")
+
+
+def split_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The recipe or model, if one is named, and the overrides. Raises `UsageError` for a second recipe or model."""
+    overrides = tuple(word for word in words if _OVERRIDE.match(word))
+    sources = [word for word in words if not _OVERRIDE.match(word)]
+    if len(sources) > 1:
+        raise UsageError(
+            f"`{sources[0]}` and `{sources[1]}` are two models or recipes",
+            fix="give one; values of the recipe are set with key=value",
+        )
+    return (sources[0] if sources else None), overrides
+
+
+def recipe_of(source: str, overrides: Sequence[str], *, needs_data: bool) -> Recipe:
+    """The recipe of that name, or one made of defaults for a model file (or `zoo:NAME`).
+
+    Raises `ModelError` for a model file that is not there, and as `load_recipe` does.
+    """
+    if source.startswith("zoo:"):
+        return recipe_for_model(source, overrides, needs_data=needs_data)
+    path = Path(source)
+    if source.endswith(".onnx") or (path.is_file() and path.suffix != ".toml"):
+        if not path.is_file():
+            raise ModelError(
+                f"no model file at `{path}`",
+                why="the path is a directory" if path.is_dir() else "nothing is there",
+                fix="give the path of an .onnx file, or a recipe name (`edgetrain recipes` lists them)",
+            )
+        return recipe_for_model(source, overrides, needs_data=needs_data)
+    return load_recipe(source, overrides)
+
+
+def job_of(
+    arguments: argparse.Namespace,
+    recipe: Recipe,
+    console: Console,
+    *,
+    progress: Progress | None = None,
+    stored: JobRecord | None = None,
+) -> Job:
+    """The job that the flags ask for; what a flag does not say is as in `stored`. Echoes the limits both ways."""
+    from edgetrain.pipeline import Job
+    from edgetrain.plan.schedule import Budget
+    from edgetrain.plan.solvers import SOLVERS
+    from edgetrain.targets import load_target
+
+    def asked(name: str) -> object:
+        flag = getattr(arguments, name, None)
+        field = {"budget": "memory_bytes", "deadline": "deadline_s", "energy": "energy_j"}.get(name, name)
+        return flag if flag is not None or stored is None else getattr(stored, field)
+
+    solver = str(asked("solver") or DEFAULT_SOLVER)
+    if solver not in SOLVERS:
+        raise UsageError(f"there is no solver `{solver}`", fix=f"choose one of {', '.join(sorted(SOLVERS))}")
+    budget = Budget(
+        memory_bytes=asked("budget"),  # type: ignore[arg-type]  # the flags' parsers return these types
+        deadline_s=asked("deadline"),  # type: ignore[arg-type]
+        energy_j=asked("energy"),  # type: ignore[arg-type]
+    )
+    target = load_target(str(asked("target") or DEFAULT_TARGET))
+    limits = [f"budget {show_bytes_both(budget.memory_bytes)}"] if budget.memory_bytes is not None else []
+    limits += [f"deadline {show_seconds(budget.deadline_s)} a step"] if budget.deadline_s is not None else []
+    limits += [f"energy {show_joules(budget.energy_j)} a step"] if budget.energy_j is not None else []
+    console.say(", ".join((f"{recipe.name} on {target.name}", *limits)))
+    threads = asked("threads")
+    return Job(
+        recipe=recipe,
+        target=target,
+        budget=budget,
+        solver=solver,
+        threads=int(str(threads)) if threads is not None else None,
+        progress=progress,
+        notify=console.warn,
+    )

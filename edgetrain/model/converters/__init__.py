@@ -1,0 +1,34 @@
+"""ONNX op → Relax, one file per family, for ops whose stock converter fails or gives what cannot be differentiated.
+
+A converter takes the node's context and returns one expression, or one per output. What is not in `CONVERTERS` goes
+through TVM's own converter for that op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgetrain.model.converters.activation import ACTIVATION_CONVERTERS
+from edgetrain.model.converters.arithmetic import ARITHMETIC_CONVERTERS
+from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
+from edgetrain.model.converters.indexing import INDEXING_CONVERTERS
+from edgetrain.model.converters.layout import LAYOUT_CONVERTERS
+from edgetrain.model.converters.normalisation import NORMALISATION_CONVERTERS
+from edgetrain.model.converters.product import PRODUCT_CONVERTERS
+from edgetrain.model.converters.reduction import REDUCTION_CONVERTERS
+from edgetrain.model.converters.resize import RESIZE_CONVERTERS
+from edgetrain.model.converters.window import WINDOW_CONVERTERS
+
+__all__ = ["CONVERTERS", "CannotConvert", "Converter", "NodeContext"]
+
+CONVERTERS: Mapping[str, Converter] = {
+    **ACTIVATION_CONVERTERS,
+    **ARITHMETIC_CONVERTERS,
+    **INDEXING_CONVERTERS,
+    **LAYOUT_CONVERTERS,
+    **NORMALISATION_CONVERTERS,
+    **PRODUCT_CONVERTERS,
+    **REDUCTION_CONVERTERS,
+    **RESIZE_CONVERTERS,
+    **WINDOW_CONVERTERS,
+}

@@ -1,0 +1,186 @@
+"""Ops that move elements: views, joins, slices, padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgetrain._tvm import relax, runtime, shape_of
+from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
+
+
+def _flatten(context: NodeContext) -> Any:
+    shape = shape_of(context.input(0))
+    axis = context.attribute("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    return context.emit(relax.op.reshape(context.input(0), (math.prod(shape[:axis]), math.prod(shape[axis:]))))
+
+
+def _reshape(context: NodeContext) -> Any:
+    target = context.known_input(1)
+    if target is None:
+        raise CannotConvert("its shape is computed from data while the model runs")
+    shape = shape_of(context.input(0))
+    dims = [int(d) for d in target]
+    if not context.attribute("allowzero", 0):
+        dims = [shape[i] if d == 0 else d for i, d in enumerate(dims)]
+    if -1 in dims:
+        rest = math.prod(d for d in dims if d != -1)
+        dims[dims.index(-1)] = math.prod(shape) // max(rest, 1)
+    if math.prod(dims) != math.prod(shape):
+        raise CannotConvert(f"it reshapes {list(shape)} to {dims}; the batch may be fixed inside the model")
+    return context.emit(relax.op.reshape(context.input(0), dims))
+
+
+def _transpose(context: NodeContext) -> Any:
+    return context.emit(relax.op.permute_dims(context.input(0), context.attribute("perm", None)))
+
+
+def _squeeze(context: NodeContext) -> Any:
+    axes = context.integers_or_attribute(1, "axes")
+    return context.emit(relax.op.squeeze(context.input(0), axes))
+
+
+def _unsqueeze(context: NodeContext) -> Any:
+    axes = context.integers_or_attribute(1, "axes") or []
+    return context.emit(relax.op.expand_dims(context.input(0), axes))
+
+
+def _concat(context: NodeContext) -> Any:
+    if len(context.inputs) == 1:
+        return context.input(0)
+    return context.emit(relax.op.concat(list(context.inputs), context.attribute("axis", 0)))
+
+
+def _split(context: NodeContext) -> Any:
+    data = context.input(0)
+    axis = context.attribute("axis", 0) % len(shape_of(data))
+    sizes = context.integers_or_attribute(1, "split")
+    if sizes is None:
+        count = len(context.node.output)
+        chunk = -(-shape_of(data)[axis] // count)  # the last part may be smaller
+        sizes = [min(chunk, shape_of(data)[axis] - i * chunk) for i in range(count)]
+    if len(sizes) == 1:
+        return [data]
+    parts = context.emit(relax.op.split(data, [int(s) for s in np.cumsum(sizes[:-1])], axis))
+    return [context.emit(relax.TupleGetItem(parts, i)) for i in range(len(sizes))]
+
+
+def slice_axis(context: NodeContext, data: Any, axis: int, start: int, count: int, step: int = 1) -> Any:
+    """`count` elements from `start`; the end is written so that counting down to 0 is not taken for −1."""
+    end = start + step * (count - 1) + (1 if step > 0 else -1)
+    end = end - shape_of(data)[axis] if end < 0 else end
+    return context.emit(relax.op.strided_slice(data, [axis], [start], [end], [step]))
+
+
+def _slice(context: NodeContext) -> Any:
+    data = context.input(0)
+    starts, ends = context.integers(1, "starts"), context.integers(2, "ends")
+    assert starts is not None, "required by ONNX, checked when the file was read"
+    assert ends is not None, "required by ONNX, checked when the file was read"
+    axes = context.integers(3, "axes") or list(range(len(starts)))
+    steps = context.integers(4, "steps") or [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = axis % len(shape_of(data))
+        places = range(shape_of(data)[axis])[start:end:step]  # Python's rules are ONNX's
+        if not places:
+            raise CannotConvert(f"it selects nothing along axis {axis}")
+        if places != range(shape_of(data)[axis]):
+            data = slice_axis(context, data, axis, places.start, len(places), step)
+    return data
+
+
+_PAD_MODES: Mapping[str, str] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}  # ONNX's name -> NumPy's
+
+
+def _pad(context: NodeContext) -> Any:
+    data = context.input(0)
+    rank = len(shape_of(data))
+    given = context.integers_or_attribute(1, "pads") or []
+    axes = context.integers(3, "axes") or list(range(rank))
+    begins, ends = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        begins[axis % rank], ends[axis % rank] = given[i], given[i + len(axes)]
+    for axis in range(rank):  # a negative pad crops
+        size = shape_of(data)[axis]
+        if min(begins[axis], ends[axis]) < 0:
+            first = max(-begins[axis], 0)
+            data = slice_axis(context, data, axis, first, size - first - max(-ends[axis], 0))
+            begins[axis], ends[axis] = max(begins[axis], 0), max(ends[axis], 0)
+    mode = context.attribute("mode", "constant")
+    if mode == "constant":
+        return _pad_constant(context, data, begins, ends)
+    if mode not in _PAD_MODES:
+        raise CannotConvert(f"padding mode `{mode}` is not known")
+    for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if begin or end:
+            places = np.pad(np.arange(shape_of(data)[axis]), (begin, end), mode=_PAD_MODES[mode])  # type: ignore[call-overload]
+            data = context.emit(relax.op.take(data, relax.const(runtime.tensor(places.astype(np.int64))), axis))
+    return data
+
+
+def _pad_constant(context: NodeContext, data: Any, begins: Sequence[int], ends: Sequence[int]) -> Any:
+    value = context.known_input(2)
+    if value is None and context.input(2) is not None:
+        raise CannotConvert("its padding value depends on data; it must be a constant")
+    if not any((*begins, *ends)):
+        return data
+    widths = [w for pair in zip(begins, ends, strict=True) for w in pair]
+    return context.emit(relax.op.nn.pad(data, widths, pad_value=float(value.item()) if value is not None else 0.0))
+
+
+def _expand(context: NodeContext) -> Any:
+    target = context.integers(1, "dimensions") or []
+    shape = np.broadcast_shapes(shape_of(context.input(0)), tuple(target))
+    return context.emit(relax.op.broadcast_to(context.input(0), shape))
+
+
+def _tile(context: NodeContext) -> Any:
+    return context.emit(relax.op.tile(context.input(0), context.integers(1, "repeats") or []))
+
+
+def _depth_to_space(context: NodeContext) -> Any:
+    n, c, h, w = shape_of(context.input(0))
+    b = int(context.attribute("blocksize", 1))
+    depth = c // (b * b)
+    column_first = context.attribute("mode", "DCR") == "CRD"
+    view, order = (
+        ((n, depth, b, b, h, w), [0, 1, 4, 2, 5, 3]) if column_first else ((n, b, b, depth, h, w), [0, 3, 4, 1, 5, 2])
+    )
+    blocks = context.emit(relax.op.permute_dims(context.emit(relax.op.reshape(context.input(0), view)), order))
+    return context.emit(relax.op.reshape(blocks, (n, depth, h * b, w * b)))
+
+
+def _space_to_depth(context: NodeContext) -> Any:
+    n, c, h, w = shape_of(context.input(0))
+    b = int(context.attribute("blocksize", 1))
+    view = context.emit(relax.op.reshape(context.input(0), (n, c, h // b, b, w // b, b)))
+    blocks = context.emit(relax.op.permute_dims(view, [0, 3, 5, 1, 2, 4]))
+    return context.emit(relax.op.reshape(blocks, (n, c * b * b, h // b, w // b)))
+
+
+def _trilu(context: NodeContext) -> Any:
+    diagonal = (context.integers(1, "diagonal") or [0])[0]
+    keep = relax.op.triu if context.attribute("upper", 1) else relax.op.tril
+    return context.emit(keep(context.input(0), diagonal))
+
+
+LAYOUT_CONVERTERS: Mapping[str, Converter] = {
+    "Concat": _concat,
+    "DepthToSpace": _depth_to_space,
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Trilu": _trilu,
+    "Unsqueeze": _unsqueeze,
+}

@@ -1,0 +1,84 @@
+"""Normalisations, each as the one Relax op whose gradient starts from the stored statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgetrain._tvm import dtype_of, relax, runtime, shape_of
+from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
+
+
+def _batch_normalization(context: NodeContext) -> Any:
+    if context.attribute("training_mode", 0):
+        raise CannotConvert("it was exported in training mode; export the model in evaluation mode")
+    normalised = context.emit(
+        relax.op.nn.batch_norm(
+            *context.inputs[:5],
+            axis=1,
+            epsilon=float(context.attribute("epsilon", 1e-5)),
+            momentum=1.0 - float(context.attribute("momentum", 0.9)),  # TVM weighs the new value, ONNX the old one
+            training=False,
+        )
+    )
+    return context.emit(relax.TupleGetItem(normalised, 0))
+
+
+def _layer_normalization(context: NodeContext) -> Any:
+    if any(context.node.output[1:]):
+        raise CannotConvert("its outputs for the mean and the deviation are not supported")
+    x, scale, shift = context.input(0), context.input(1), context.input(2)
+    shape = shape_of(x)
+    axis = context.attribute("axis", -1) % len(shape)
+    scale = _broadcast(context, scale, shape[axis:])
+    zeros = np.zeros(shape[axis:], dtype_of(x))
+    shift = relax.const(runtime.tensor(zeros)) if shift is None else _broadcast(context, shift, shape[axis:])
+    axes = list(range(axis, len(shape)))
+    epsilon = float(context.attribute("epsilon", 1e-5))
+    return context.emit(relax.op.nn.layer_norm(x, scale, shift, axes=axes, epsilon=epsilon))
+
+
+def _broadcast(context: NodeContext, parameter: Any, shape: tuple[int, ...]) -> Any:
+    return parameter if shape_of(parameter) == shape else context.emit(relax.op.broadcast_to(parameter, shape))
+
+
+def _instance_normalization(context: NodeContext) -> Any:
+    axes = list(range(2, len(shape_of(context.input(0)))))
+    epsilon = float(context.attribute("epsilon", 1e-5))
+    return context.emit(relax.op.nn.instance_norm(*context.inputs[:3], channel_axis=1, axes=axes, epsilon=epsilon))
+
+
+def _group_normalization(context: NodeContext) -> Any:
+    x = context.input(0)
+    channels, groups = shape_of(x)[1], int(context.attribute("num_groups", 1))
+    scale, shift = (_per_channel(context, context.input(i), channels) for i in (1, 2))
+    axes = list(range(2, len(shape_of(x))))
+    epsilon = float(context.attribute("epsilon", 1e-5))
+    return context.emit(relax.op.nn.group_norm(x, scale, shift, groups, 1, axes, epsilon=epsilon))
+
+
+def _per_channel(context: NodeContext, parameter: Any, channels: int) -> Any:
+    """Before opset 21 there was one parameter a group instead of one a channel."""
+    count = shape_of(parameter)[0]
+    return parameter if count == channels else context.emit(relax.op.repeat(parameter, channels // count, 0))
+
+
+def _lp_normalization(context: NodeContext) -> Any:
+    x, axis = context.input(0), context.attribute("axis", -1)
+    if context.attribute("p", 2) == 1:
+        norm = context.emit(relax.op.sum(context.emit(relax.op.abs(x)), [axis], keepdims=True))
+    else:
+        squares = context.emit(relax.op.sum(context.emit(relax.op.square(x)), [axis], keepdims=True))
+        norm = context.emit(relax.op.sqrt(squares))
+    return context.emit(relax.op.divide(x, norm))
+
+
+NORMALISATION_CONVERTERS: Mapping[str, Converter] = {
+    "BatchNormalization": _batch_normalization,
+    "GroupNormalization": _group_normalization,
+    "InstanceNormalization": _instance_normalization,
+    "LayerNormalization": _layer_normalization,
+    "LpNormalization": _lp_normalization,
+}

@@ -1,0 +1,139 @@
+"""What must not change a bit: the plan, the number of threads, another build; and parameters that are not trained."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.errors import PlanInfeasibleError
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.pipeline import device_costs
+from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
+from edgetrain.plan.solvers import FLOORS, SOLVERS
+from edgetrain.program.compile import Compiled, compile_graph
+from edgetrain.units import Bytes
+from tests.edgetrain.agreement import onnx_models as models
+from tests.edgetrain.agreement.trained import Trained, make_batches, same_bits
+from tests.edgetrain.agreement.workshop import Workshop
+
+pytestmark = pytest.mark.compile
+
+OPTIONS = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
+RATE = 0.02
+BATCHES = make_batches(models.BATCH_NORM_IMAGE, models.CLASSES, loss=OPTIONS.loss, size=4, seed=7, count=5)
+# Fast enough that paging can win over computing again.
+STORAGE = StorageCost(
+    read_bytes_per_s=1e10, write_bytes_per_s=1e10, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+)
+
+
+def _train(workshop: Workshop, compiled: Compiled, *, plan: Plan | None = None, threads: int = 1) -> Trained:
+    return workshop.train(compiled, BATCHES, OPTIONS, learning_rate=RATE, plan=plan, threads=threads)
+
+
+def _assert_same_bits(one: Trained, other: Trained) -> None:
+    assert one.losses == other.losses
+    assert same_bits(one.final, other.final)
+    assert not same_bits(one.final, one.initial), "nothing was trained: nothing was compared"
+
+
+def _recomputes(plan: Plan) -> bool:
+    computed = Counter(step.op for step in plan.schedules["step"].steps if isinstance(step, Compute))
+    return max(computed.values()) > 1
+
+
+def _pages(plan: Plan) -> bool:
+    return any(isinstance(step, PageIn) for step in plan.schedules["step"].steps)
+
+
+def _tight_plan(
+    workshop: Workshop, compiled: Compiled, solver: str, storage: StorageCost | None, *, seed: int
+) -> Plan | None:
+    """A plan for a random budget below keep-all's memory; None for a solver that cannot save any."""
+    keep_all = workshop.plan(compiled)
+    costs = analytic_costs_by_function(compiled.graph, device_costs(workshop.target))
+    temporary = max(FLOORS[solver](compiled.graph, f, costs[f], storage) for f in compiled.graph.functions)
+    least = keep_all.persistent_bytes + temporary
+    rng = random.Random(seed)
+    for _ in range(8):
+        share = rng.uniform(0.05, 0.7)
+        budget = Budget(memory_bytes=Bytes(round(least + share * (keep_all.peak_bytes - 1 - least))))
+        try:
+            return workshop.plan(compiled, budget, solver=solver, storage=storage)
+        except PlanInfeasibleError:
+            continue  # the floor knows nothing of fragmentation
+    return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
+@pytest.mark.parametrize("solver", [s for s in SOLVERS if s != "keep-all"])
+def test_a_tight_plan_trains_to_the_same_bits_as_keeping_all(
+    solver: str, storage: StorageCost | None, seed: int, workshop: Workshop
+) -> None:
+    compiled = workshop.compile(models.batch_norm_cnn(), OPTIONS)
+    plan = _tight_plan(workshop, compiled, solver, storage, seed=seed)
+    assert plan is not None
+    assert _recomputes(plan) or (storage is not None and _pages(plan))
+    assert plan.peak_bytes < workshop.plan(compiled).peak_bytes
+    _assert_same_bits(_train(workshop, compiled, plan=plan), _train(workshop, compiled))
+
+
+def test_a_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keeping_all(workshop: Workshop) -> None:
+    options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
+    compiled = workshop.compile(models.resnet18(), options)
+    batches = make_batches(models.RESNET_IMAGE, models.CLASSES, loss=options.loss, size=4, seed=5, count=3)
+    plan = _tight_plan(workshop, compiled, "greedy", None, seed=0)
+    assert plan is not None
+    assert _recomputes(plan)
+    runs = [workshop.train(compiled, batches, options, learning_rate=RATE, plan=p, threads=2) for p in (plan, None)]
+    _assert_same_bits(*runs)
+
+
+def test_two_threads_compute_the_same_bits_as_one(workshop: Workshop) -> None:
+    compiled = workshop.compile(models.batch_norm_cnn(), OPTIONS)
+    runs = [_train(workshop, compiled, threads=threads) for threads in (1, 2, 2)]
+    _assert_same_bits(runs[0], runs[1])
+    _assert_same_bits(runs[1], runs[2])
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_the_compilers_process_and_this_one_build_the_same_bytes(workshop: Workshop, tmp_path: Path) -> None:
+    here = workshop.compile(models.batch_norm_cnn(), OPTIONS)
+    elsewhere = Workshop(root=tmp_path)
+    there = compile_graph(workshop.request(models.batch_norm_cnn(), OPTIONS), cache=elsewhere.cache)
+    assert _contents(here.directory) == _contents(there.directory)
+    programs = [w.build(c, w.plan(c)) for w, c in ((workshop, here), (elsewhere, there))]
+    first, second = (_contents(p.directory) for p in programs)
+    assert first == second
+    assert len(first) > 3
+
+
+MODES = {
+    "head": (TrainOptions(batch=4, update_mode="head"), {"head.weight", "head.bias"}),
+    "bias": (
+        TrainOptions(batch=4, update_mode="bias", batchnorm="frozen"),
+        {"head.bias", "norm0.bias", "norm1.bias", "norm2.bias"},
+    ),
+    "names": (
+        TrainOptions(batch=4, update_mode="names", update_names=("conv1.*", "norm2.s*"), batchnorm="frozen"),
+        {"conv1.weight", "norm2.scale"},
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_partial_update_changes_its_own_parameters_and_no_other_byte(mode: str, workshop: Workshop) -> None:
+    options, chosen = MODES[mode]
+    compiled = workshop.compile(models.batch_norm_cnn(), options)
+    run = workshop.train(compiled, BATCHES, options, learning_rate=RATE)
+    changed = {n for n in run.final if run.final[n].tobytes() != run.initial[n].tobytes()}
+    statistics = {n for n in run.final if n.endswith((".mean", ".variance"))}
+    assert changed == chosen | (statistics if options.batchnorm == "train" else set())

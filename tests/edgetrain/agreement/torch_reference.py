@@ -1,0 +1,275 @@
+"""An ONNX interpreter on PyTorch in float64: autograd, torch's losses and torch's optimizers. Shares nothing with ours.
+
+Torch is optional: the tests skip without it and name the command that installs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from tests.edgetrain.agreement.trained import Array, Batch, Trained
+
+INSTALL = "pip install torch==2.13.0"
+
+try:
+    import torch
+    import torch.nn.functional as F  # noqa: N812 the name everybody knows
+except ImportError:
+    torch = None
+
+IS_MISSING = torch is None
+
+Tensor = Any  # torch.Tensor: torch is not there when types are checked
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """One ONNX node with its inputs resolved."""
+
+    op: str
+    inputs: Sequence[Tensor]  # None for an optional input that was left out
+    attributes: Mapping[str, Any]
+    training_batchnorm: bool
+
+    def get(self, name: str, default: Any) -> Any:
+        return self.attributes.get(name, default)
+
+    def input(self, index: int) -> Tensor:
+        return self.inputs[index] if index < len(self.inputs) else None
+
+
+def _padded(node: _Node, x: Tensor, value: float) -> Tensor:
+    """ONNX pads all begins, then all ends; torch the last axis first."""
+    if node.get("auto_pad", "NOTSET") not in ("NOTSET", b"NOTSET"):
+        raise NotImplementedError("auto_pad")
+    top, left, bottom, right = node.get("pads", [0, 0, 0, 0])
+    return F.pad(x, (left, right, top, bottom), value=value) if any((top, left, bottom, right)) else x
+
+
+def _conv(node: _Node) -> Tensor:
+    x, weight = _padded(node, node.inputs[0], 0.0), node.inputs[1]
+    strides, dilations = node.get("strides", [1, 1]), node.get("dilations", [1, 1])
+    return F.conv2d(x, weight, node.input(2), stride=strides, dilation=dilations, groups=node.get("group", 1))
+
+
+def _batch_normalization(node: _Node) -> Tensor:
+    x, scale, bias, mean, variance = node.inputs
+    return F.batch_norm(
+        x,
+        mean,
+        variance,
+        scale,
+        bias,
+        training=node.training_batchnorm,
+        momentum=1.0 - node.get("momentum", 0.9),
+        eps=node.get("epsilon", 1e-5),
+    )
+
+
+def _max_pool(node: _Node) -> Tensor:
+    x = _padded(node, node.inputs[0], float("-inf"))
+    ceil_mode = bool(node.get("ceil_mode", 0))
+    return F.max_pool2d(x, node.get("kernel_shape", None), stride=node.get("strides", [1, 1]), ceil_mode=ceil_mode)
+
+
+def _average_pool(node: _Node) -> Tensor:
+    """Sums and counts on their own, so that padding is left out of both unless the node includes it."""
+    x = node.inputs[0]
+    counted = torch.ones_like(x)
+    kernel, strides = node.get("kernel_shape", None), node.get("strides", [1, 1])
+    total = F.avg_pool2d(_padded(node, x, 0.0), kernel, stride=strides)
+    return total / F.avg_pool2d(_padded(node, counted, float(node.get("count_include_pad", 0))), kernel, stride=strides)
+
+
+def _gemm(node: _Node) -> Tensor:
+    a = node.inputs[0].T if node.get("transA", 0) else node.inputs[0]
+    b = node.inputs[1].T if node.get("transB", 0) else node.inputs[1]
+    product = node.get("alpha", 1.0) * (a @ b)
+    shift = node.input(2)
+    return product if shift is None else product + node.get("beta", 1.0) * shift
+
+
+def _clip(node: _Node) -> Tensor:
+    return torch.clamp(node.inputs[0], min=node.input(1), max=node.input(2))
+
+
+def _flatten(node: _Node) -> Tensor:
+    x, axis = node.inputs[0], node.get("axis", 1)
+    return x.reshape(int(np.prod(x.shape[:axis])), -1)
+
+
+def _reshape(node: _Node) -> Tensor:
+    x = node.inputs[0]
+    sizes = [int(s) for s in node.inputs[1]]
+    return x.reshape([x.shape[i] if size == 0 else size for i, size in enumerate(sizes)])
+
+
+def _layer_normalization(node: _Node) -> Tensor:
+    x = node.inputs[0]
+    shape = x.shape[node.get("axis", -1) :]
+    return F.layer_norm(x, shape, node.inputs[1], node.input(2), eps=node.get("epsilon", 1e-5))
+
+
+def _reduce_mean(node: _Node) -> Tensor:
+    return node.inputs[0].mean(dim=tuple(node.get("axes", ())), keepdim=bool(node.get("keepdims", 1)))
+
+
+def _gelu(node: _Node) -> Tensor:
+    approximate = node.get("approximate", "none")
+    return F.gelu(node.inputs[0], approximate=approximate.decode() if isinstance(approximate, bytes) else approximate)
+
+
+def _unary(compute: Callable[[Tensor], Tensor]) -> Callable[[_Node], Tensor]:
+    return lambda node: compute(node.inputs[0])
+
+
+def _binary(compute: Callable[[Tensor, Tensor], Tensor]) -> Callable[[_Node], Tensor]:
+    return lambda node: compute(node.inputs[0], node.inputs[1])
+
+
+_OPS: Mapping[str, Callable[[_Node], Tensor]] = {
+    "Add": _binary(lambda a, b: a + b),
+    "AveragePool": _average_pool,
+    "BatchNormalization": _batch_normalization,
+    "Clip": _clip,
+    "Conv": _conv,
+    "Div": _binary(lambda a, b: a / b),
+    "Erf": _unary(lambda x: torch.erf(x)),
+    "Flatten": _flatten,
+    "Gelu": _gelu,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _unary(lambda x: x.mean(dim=(2, 3), keepdim=True)),
+    "LayerNormalization": _layer_normalization,
+    "MatMul": _binary(lambda a, b: a @ b),
+    "MaxPool": _max_pool,
+    "Mul": _binary(lambda a, b: a * b),
+    "ReduceMean": _reduce_mean,
+    "Relu": _unary(lambda x: torch.relu(x)),
+    "Reshape": _reshape,
+    "Sigmoid": _unary(lambda x: torch.sigmoid(x)),
+    "Softmax": lambda node: torch.softmax(node.inputs[0], dim=node.get("axis", -1)),
+    "Sub": _binary(lambda a, b: a - b),
+    "Tanh": _unary(lambda x: torch.tanh(x)),
+    "Transpose": lambda node: node.inputs[0].permute(node.get("perm", None)),
+}
+
+_LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross-entropy": lambda output, labels: F.cross_entropy(output, labels),
+    "bce": lambda output, labels: F.binary_cross_entropy_with_logits(output, labels),
+    "mse": lambda output, labels: F.mse_loss(output, labels),
+    "l1": lambda output, labels: F.l1_loss(output, labels),
+}
+
+_OPTIMIZERS: Mapping[str, Callable[[list[Tensor], float, OptimizerOptions], Any]] = {
+    "sgd": lambda p, rate, o: torch.optim.SGD(p, lr=rate, momentum=o.momentum, weight_decay=o.weight_decay),
+    "adam": lambda p, rate, o: torch.optim.Adam(
+        p, lr=rate, betas=(o.beta1, o.beta2), eps=o.epsilon, weight_decay=o.weight_decay
+    ),
+    "adamw": lambda p, rate, o: torch.optim.AdamW(
+        p, lr=rate, betas=(o.beta1, o.beta2), eps=o.epsilon, weight_decay=o.weight_decay
+    ),
+}
+
+
+@dataclass
+class TorchModel:
+    """An ONNX model that torch runs. `parameters` are torch tensors by name; BatchNorm writes its statistics there."""
+
+    proto: Any
+    dtype: str = "float64"
+    parameters: dict[str, Tensor] = field(init=False)
+    statistics: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._constants: dict[str, Tensor] = {}
+        self.parameters = {}
+        kind = getattr(torch, self.dtype)
+        for tensor in self.proto.graph.initializer:
+            value = torch.from_numpy(numpy_helper.to_array(tensor).copy())
+            value = value.to(kind) if value.is_floating_point() else value
+            is_parameter = value.is_floating_point() and value.numel() > 1
+            (self.parameters if is_parameter else self._constants)[tensor.name] = value
+        norms = [n for n in self.proto.graph.node if n.op_type == "BatchNormalization"]
+        self.statistics = frozenset(name for norm in norms for name in norm.input[3:5])
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Parameters that a gradient changes: all but running statistics."""
+        return tuple(n for n in self.parameters if n not in self.statistics)
+
+    def forward(self, data: Tensor, *, training_batchnorm: bool) -> Tensor:
+        """The model's first output. Raises `NotImplementedError` for an op the table does not hold."""
+        graph = self.proto.graph
+        values: dict[str, Tensor] = {**self._constants, **self.parameters, graph.input[0].name: data}
+        for node in graph.node:
+            if node.op_type not in _OPS:
+                raise NotImplementedError(node.op_type)
+            resolved = _Node(
+                op=node.op_type,
+                inputs=[values[name] if name else None for name in node.input],
+                attributes={a.name: helper.get_attribute_value(a) for a in node.attribute},
+                training_batchnorm=training_batchnorm,
+            )
+            values[node.output[0]] = _OPS[node.op_type](resolved)
+        return values[graph.output[0].name]
+
+    def outputs(self, data: Array) -> Array:
+        """What the trained model says, BatchNorm with its running statistics."""
+        tensor = torch.from_numpy(data).to(getattr(torch, self.dtype))
+        found: Array = self.forward(tensor, training_batchnorm=False).detach().numpy()
+        return found
+
+    def arrays(self) -> dict[str, Array]:
+        return {n: p.detach().numpy().copy() for n, p in self.parameters.items()}
+
+
+@dataclass
+class TorchTrainer:
+    """Steps of one torch optimizer over a `TorchModel`; what benchmarks time and tests compare with."""
+
+    model: TorchModel
+    options: TrainOptions
+    learning_rate: float
+    trained: tuple[str, ...] | None = None  # None: all that can be learned
+
+    def __post_init__(self) -> None:
+        names = self.model.learned if self.trained is None else self.trained
+        self._parameters = [self.model.parameters[n].requires_grad_() for n in names]
+        optimizer = self.options.optimizer
+        self._optimizer = _OPTIMIZERS[optimizer.kind](self._parameters, self.learning_rate, optimizer)
+        self._kind = getattr(torch, self.model.dtype)
+
+    def step(self, batch: Batch) -> float:
+        data = torch.from_numpy(batch.data).to(self._kind)
+        labels = torch.from_numpy(batch.labels)
+        labels = labels.to(self._kind) if labels.is_floating_point() else labels
+        output = self.model.forward(data, training_batchnorm=self.options.batchnorm == "train")
+        loss = _LOSSES[self.options.loss](output, labels)
+        self._optimizer.zero_grad()
+        loss.backward()
+        if self.options.clip_norm > 0:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self.options.clip_norm)
+        self._optimizer.step()
+        return float(loss.detach())
+
+
+def train_in_torch(
+    proto: Any,
+    batches: Sequence[Batch],
+    options: TrainOptions,
+    *,
+    learning_rate: float,
+    trained: tuple[str, ...] | None = None,
+) -> Trained:
+    """One step for each batch, in float64."""
+    model = TorchModel(proto)
+    initial = model.arrays()
+    trainer = TorchTrainer(model, options, learning_rate, trained)
+    losses = tuple(trainer.step(batch) for batch in batches)
+    return Trained(losses=losses, initial=initial, final=model.arrays())

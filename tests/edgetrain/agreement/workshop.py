@@ -1,0 +1,172 @@
+"""Our side of an agreement test: a model is compiled, planned, built and trained as `edgetrain fit` would.
+
+The compiler runs in the test's own process: importing TVM once instead of for each model is most of the time. That
+the compiler's process gives the same bytes is a test of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.graph.ir import Role
+from edgetrain.graph.options import TrainOptions
+from edgetrain.pipeline import codegen_of, device_costs
+from edgetrain.plan.planner import make_plan
+from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.program import compiler_process
+from edgetrain.program.artifact import Artifact
+from edgetrain.program.build import build_program
+from edgetrain.program.cache import BuildCache, cache_key
+from edgetrain.program.compile import Compiled, CompileRequest, ModelSource
+from edgetrain.run.engine import Array, evaluated
+from edgetrain.run.learning_rate import LearningRate
+from edgetrain.run.local import LocalEngine
+from edgetrain.run.settings import TrainSettings
+from edgetrain.run.training import train
+from edgetrain.targets import HOST, Target, load_target
+from tests.edgetrain.agreement.trained import Batch, Trained
+
+NO_LIMIT = Budget()
+
+
+class FixedBatches:
+    """A `BatchSource` that gives the listed batches in their order."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+        self._next = 0
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self._batches)
+
+    def seek(self, position: tuple[int, int]) -> None:
+        self._next = position[1]
+
+    def fill(self, inputs: Mapping[str, Array], labels: Array) -> None:
+        (data,) = inputs.values()
+        data[...] = self._batches[self._next].data
+        labels[...] = self._batches[self._next].labels
+        self._next += 1
+
+    def evaluation(self, split: str, inputs: Mapping[str, Array], labels: Array) -> Iterator[int]:
+        raise AssertionError(f"nothing here validates, and {split} was asked for")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """Builds and runs programs in `root`; what was built once is not built again."""
+
+    root: Path
+
+    @property
+    def cache(self) -> BuildCache:
+        return BuildCache(self.root / "builds")
+
+    @property
+    def target(self) -> Target:
+        return load_target(HOST)
+
+    def request(self, proto: Any, options: TrainOptions) -> CompileRequest:
+        """What the compiler is asked for, the model saved as a file."""
+        content = proto.SerializeToString(deterministic=True)
+        path = self.root / "models" / f"{hashlib.sha256(content).hexdigest()[:16]}.onnx"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        codegen = self.target.codegen
+        return CompileRequest(
+            model=ModelSource(source=str(path)),
+            options=options,
+            vector_bits=codegen.vector_bits,
+            vector_registers=codegen.vector_registers,
+            cores=codegen.cores,
+            codegens=(codegen_of(self.target),),
+        )
+
+    def compile(self, proto: Any, options: TrainOptions) -> Compiled:
+        """As `compile_graph`, in this process. Raises the same errors."""
+        request = self.request(proto, options)
+        key = cache_key("agreement", request.to_json())
+
+        def build(out: Path) -> None:
+            compiler_process._compile(request.to_json(), out, io.StringIO())
+
+        return Compiled(directory=self.cache.put(key, build), key=key)
+
+    def plan(
+        self,
+        compiled: Compiled,
+        budget: Budget = NO_LIMIT,
+        *,
+        solver: str = "greedy",
+        storage: StorageCost | None = None,
+    ) -> Plan:
+        costs = analytic_costs_by_function(compiled.graph, device_costs(self.target))
+        return make_plan(compiled.graph, budget, costs, solver=solver, storage=storage)
+
+    def build(self, compiled: Compiled, plan: Plan) -> Artifact:
+        return build_program(compiled, plan, codegen_of(self.target), cache=self.cache)
+
+    def engine(self, program: Artifact, *, threads: int = 1) -> LocalEngine:
+        return LocalEngine(program, threads=threads, page_directory=self.root)
+
+    def train(
+        self,
+        compiled: Compiled,
+        batches: Sequence[Batch],
+        options: TrainOptions,
+        *,
+        learning_rate: float,
+        plan: Plan | None = None,
+        threads: int = 1,
+    ) -> Trained:
+        """The real loop over the listed batches, `options.accumulate` of them in a step."""
+        program = self.build(compiled, plan or self.plan(compiled))
+        with self.engine(program, threads=threads) as engine:
+            initial = parameters_of(engine, program)
+            outcome = train(
+                engine,
+                FixedBatches(batches),
+                settings_of(compiled, options, learning_rate),
+                out=self.root / "run",
+            )
+            return Trained(losses=outcome.progress.losses, initial=initial, final=parameters_of(engine, program))
+
+    def train_model(
+        self, proto: Any, batches: Sequence[Batch], options: TrainOptions, *, learning_rate: float
+    ) -> Trained:
+        """`compile` and `train`, with nothing recomputed."""
+        return self.train(self.compile(proto, options), batches, options, learning_rate=learning_rate)
+
+
+def settings_of(compiled: Compiled, options: TrainOptions, learning_rate: float) -> TrainSettings:
+    is_adam = options.optimizer.kind in ("adam", "adamw")
+    return TrainSettings(
+        program_sha256=compiled.key,
+        inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
+        output=compiled.facts["outputs"][0],
+        loss=options.loss,
+        epochs=1,
+        learning_rate=LearningRate(peak=learning_rate),
+        accumulate=options.accumulate,
+        adam_betas=(options.optimizer.beta1, options.optimizer.beta2) if is_adam else None,
+    )
+
+
+def parameters_of(engine: LocalEngine, program: Artifact) -> dict[str, Array]:
+    """A copy of every parameter, trained or not."""
+    return {t.name: engine.tensor(t.name).copy() for t in program.graph.by_role(Role.PARAMETER)}
+
+
+def outputs_of(engine: LocalEngine, compiled: Compiled, data: Array) -> Array:
+    """A copy of what `evaluate` puts out for the batch `data`."""
+    (model_input,) = compiled.facts["inputs"]
+    engine.tensor(model_input["name"])[...] = data
+    engine.call("evaluate")
+    return engine.tensor(evaluated(compiled.facts["outputs"][0])).copy()

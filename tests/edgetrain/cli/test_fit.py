@@ -1,0 +1,201 @@
+"""`edgetrain fit`, as a process: what it leaves behind, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgetrain.run.checkpoint import NEWEST, PREVIOUS, read_header
+from tests.edgetrain.cli.conftest import SHORT, Command
+
+pytestmark = pytest.mark.compile
+
+FILES = ("checkpoint.bin", "job.json", "log.jsonl", "model.onnx", "plot.svg", "recipe.json", "report.json")
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return found
+
+
+def test_a_run_leaves_its_files_and_keeps_its_budget(short_run: Path) -> None:
+    assert {path.name for path in short_run.iterdir()} >= {*FILES, "program"}
+    report = report_of(short_run)
+    assert report["is_within_budget"]
+    assert report["budget_bytes"] == 1_000_000
+    assert report["steps"] == 7
+
+
+def test_sizes_are_echoed_both_ways_and_the_report_ends_with_the_folder(command: Command, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, "--budget", "1MB", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "budget 1MB (976.6KiB)" in done.stderr
+    assert done.stdout.startswith("memory ")
+    assert done.stdout.endswith("\nrun folder: runs/digits\n")
+
+
+def test_a_second_run_takes_the_next_folder_and_gives_the_same_bits(command: Command, copied_run: Path) -> None:
+    done = command("fit", *SHORT, "--budget", "1MB", "--json", "-q", cwd=copied_run.parents[1])
+    assert (done.returncode, done.stderr) == (0, "")
+    second = copied_run.with_name("digits-2")
+    assert done.stdout == (second / "report.json").read_text()
+    assert report_of(second)["parameters_sha256"] == report_of(copied_run)["parameters_sha256"]
+    assert (second / "model.onnx").read_bytes() == (copied_run / "model.onnx").read_bytes()
+
+
+def test_a_finished_run_is_never_overwritten(command: Command, copied_run: Path) -> None:
+    before = (copied_run / "model.onnx").read_bytes()
+    done = command("fit", *SHORT, "--out", copied_run, cwd=copied_run.parents[1])
+    assert done.returncode == 2
+    assert "holds a run that has finished" in done.stderr
+    assert (copied_run / "model.onnx").read_bytes() == before
+
+
+def test_resume_goes_on_with_the_stored_recipe_and_budget(command: Command, copied_run: Path) -> None:
+    done = command("fit", "--resume", "train.epochs=2", cwd=copied_run.parents[1])
+    assert done.returncode == 0, done.stderr
+    assert "resuming runs/digits" in done.stderr
+    report = report_of(copied_run)
+    assert (report["steps"], report["budget_bytes"]) == (14, 1_000_000)
+    assert report["recipe"]["data"]["limit"] == 256
+
+
+def test_resume_refuses_another_recipe(command: Command, copied_run: Path) -> None:
+    done = command("fit", "fashion-mnist", "--resume", "--out", copied_run, cwd=copied_run.parents[1])
+    assert done.returncode == 2
+    assert "is a run of `digits`, not of `fashion-mnist`" in done.stderr
+
+
+@pytest.mark.parametrize("length", [0, 10, 5000], ids=["empty", "in the header", "in the payload"])
+def test_resume_from_a_truncated_checkpoint_is_refused(command: Command, copied_run: Path, length: int) -> None:
+    path = copied_run / NEWEST
+    path.write_bytes(path.read_bytes()[:length])
+    done = command("fit", "--resume", "train.epochs=2", cwd=copied_run.parents[1])
+    assert done.returncode == 5
+    assert f"the checkpoint `runs/digits/{NEWEST}` cannot be used" in done.stderr
+    assert "hint: restore the file from a copy, or start again without --resume" in done.stderr
+
+
+def test_resume_falls_back_to_the_checkpoint_before(command: Command, copied_run: Path) -> None:
+    shutil.copyfile(copied_run / NEWEST, copied_run / PREVIOUS)
+    (copied_run / NEWEST).write_bytes(b"torn")
+    done = command("fit", "--resume", "train.epochs=2", cwd=copied_run.parents[1])
+    assert done.returncode == 0, done.stderr
+    assert "warning: cannot use" in done.stderr
+    assert report_of(copied_run)["steps"] == 14
+
+
+def test_a_loss_that_is_no_number_exits_7_and_keeps_the_checkpoint(command: Command, copied_run: Path) -> None:
+    # The first step of the second epoch still reads sound parameters; the step after it cannot.
+    words = ("--resume", "train.epochs=3", "train.learning_rate=1e30", "train.schedule=constant")
+    done = command("fit", *words, cwd=copied_run.parents[1])
+    assert done.returncode == 7
+    assert "the last good checkpoint is" in done.stderr
+    assert read_header(copied_run / NEWEST).progress.step == 7
+    again = command("fit", "--resume", "train.epochs=2", cwd=copied_run.parents[1])
+    assert again.returncode == 0, again.stderr
+
+
+def test_another_target_runs_here_and_says_so(command: Command, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, "--target", "jetson", "--budget", "2GB", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no jetson reachable: running its plan on this host; times are this host's" in done.stderr
+    report = report_of(tmp_path / "runs" / "digits")
+    assert (report["target"], report["ran_on"]) == ("jetson", "this host")
+
+
+def test_too_small_a_budget_exits_3_and_the_named_one_works(command: Command, tmp_path: Path) -> None:
+    refused = command("fit", *SHORT, "--budget", "1kB", cwd=tmp_path)
+    assert refused.returncode == 3
+    assert not (tmp_path / "runs").exists()
+    named = refused.stderr.partition("`--budget ")[2].partition("`")[0]
+    done = command("fit", *SHORT, "--budget", named, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert report_of(tmp_path / "runs" / "digits")["is_within_budget"]
+
+
+def test_a_tight_budget_trains_to_the_same_bits(command: Command, short_run: Path, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, "--budget", "800kB", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report, roomy = report_of(tmp_path / "runs" / "digits"), report_of(short_run)
+    assert report["planned_peak_bytes"] < roomy["planned_peak_bytes"]
+    assert report["parameters_sha256"] == roomy["parameters_sha256"]
+
+
+def test_a_deadline_that_cannot_be_kept_exits_3(command: Command, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, "--deadline", "1us", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "the deadline is" in done.stderr
+
+
+def test_dump_holds_every_stage(command: Command, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, "--dump", "stages", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "stages").iterdir())
+    assert names == ["1-graph.json", "2-costs.json", "3-plan.json", "4-program", "5-report.json"]
+
+
+def test_a_users_own_model_trains_on_their_own_data(command: Command, mlp: Path, tmp_path: Path) -> None:
+    rng = np.random.Generator(np.random.PCG64(1))
+    x = rng.standard_normal((256, 6)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=x, y=x[:, :3].argmax(axis=1))
+    done = command("fit", mlp, "data.source=data.npz", "train.learning_rate=0.1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["losses"][-1] < 0.5 * report["losses"][0]
+    resumed = command("fit", mlp, "--resume", "train.epochs=11", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "resuming runs/mlp" in resumed.stderr
+
+
+def test_missing_data_exits_5(command: Command, mlp: Path, tmp_path: Path) -> None:
+    done = command("fit", mlp, "data.source=nowhere.npz", cwd=tmp_path)
+    assert done.returncode == 5
+    assert "`nowhere.npz` is missing" in done.stderr
+
+
+def test_a_broken_model_exits_5(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(bytes(range(256)) * 16)
+    done = command("fit", "broken.onnx", "data.source=bundled:digits", cwd=tmp_path)
+    assert done.returncode == 5
+    assert "`broken.onnx` is not an ONNX model" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB: less than the program of a run."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = shutil.which("mount") is not None and (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
+    if not mounted:
+        pytest.skip("needs the right to mount a tmpfs (root)")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_exits_6(command: Command, small_disk: Path, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, "--out", small_disk / "run", cwd=tmp_path)
+    assert done.returncode == 6, done.stderr
+    assert "No space left on device" in done.stderr
+    assert "hint: free space" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_cache_disk_exits_6(command: Command, small_disk: Path, tmp_path: Path) -> None:
+    done = command("fit", *SHORT, cwd=tmp_path, environment={"XDG_CACHE_HOME": str(small_disk)})
+    assert done.returncode == 6, done.stderr
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.edgetrain.cli.conftest import Command
+
+pytestmark = pytest.mark.compile
+
+
+def test_plan_says_who_holds_the_memory(command: Command, tmp_path: Path) -> None:
+    done = command("plan", "digits", "--budget", "1MB", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("fits: peak ")
+    for word in ("parameters", "activations", "recomputed: 0 runs", "paged: 0 tensors", "one step: "):
+        assert word in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tight_plan_recomputes_and_says_what_it_costs(command: Command, tmp_path: Path) -> None:
+    roomy, tight = (
+        json.loads(command("plan", "digits", "--json", "--budget", budget, cwd=tmp_path).stdout)
+        for budget in ("1MB", "800kB")
+    )
+    assert tight["peak_bytes"] <= 800_000 < roomy["peak_bytes"]
+    assert tight["recomputed"] or tight["paged"]
+    assert tight["slowdown"] > roomy["slowdown"] == 1
+
+
+def test_plan_compiles_no_kernels(command: Command, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    done = command("plan", "digits", cwd=tmp_path, environment={"XDG_CACHE_HOME": str(cache)})
+    assert done.returncode == 0, done.stderr
+    assert "compiling" not in done.stderr
+    assert [path.name for path in cache.rglob("graph.json")] == ["graph.json"]
+    assert not list(cache.rglob("*.o"))
+
+
+def test_a_microcontroller_is_its_own_budget(command: Command, tmp_path: Path) -> None:
+    done = command("plan", "digits", "train.batch=32", "--target", "cortex-m4", "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["error"] == "PlanInfeasibleError"
+    assert "no plan fits 196.6kB" in done.stderr
+
+
+def test_keep_all_never_recomputes_and_so_fails_sooner(command: Command, tmp_path: Path) -> None:
+    done = command("plan", "digits", "--solver", "keep-all", "--budget", "800kB", cwd=tmp_path)
+    assert done.returncode == 3
+
+
+def test_a_model_needs_no_data_to_be_planned(command: Command, mlp: Path, tmp_path: Path) -> None:
+    done = command("plan", mlp, "train.loss=mse", "--dump", "stages", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "stages").iterdir()) == [
+        "1-graph.json",
+        "2-costs.json",
+        "3-plan.json",
+    ]

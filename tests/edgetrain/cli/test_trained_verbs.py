@@ -1,0 +1,98 @@
+"""`eval` and `export`: what a finished run is good for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from edgetrain.dataset.batches import fill_rows
+from edgetrain.dataset.convert import Conversion
+from edgetrain.dataset.load import load_dataset
+from edgetrain.program.artifact import load_artifact
+from edgetrain.recipes import Recipe
+from tests.edgetrain.cli.conftest import Command
+
+pytestmark = pytest.mark.compile
+
+
+def test_eval_repeats_what_the_report_says(command: Command, short_run: Path, tmp_path: Path) -> None:
+    done = command("eval", short_run, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found, report = json.loads(done.stdout), json.loads((short_run / "report.json").read_text())
+    assert (found["accuracy"], found["loss"]) == (report["test_accuracy"], report["test_loss"])
+    assert (found["part"], found["samples"]) == ("test", 355)
+
+
+def test_eval_needs_no_compiler(command: Command, short_run: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "cache"
+    done = command("eval", short_run, cwd=tmp_path, environment={"XDG_CACHE_HOME": str(empty)})
+    assert done.returncode == 0, done.stderr
+    assert not empty.exists()
+
+
+def test_eval_on_data_of_another_shape_is_refused(command: Command, short_run: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "wide.npz", x=np.zeros((40, 9, 9), np.uint8), y=np.zeros(40, np.int64))
+    done = command("eval", short_run, "--data", "wide.npz", cwd=tmp_path)
+    assert done.returncode == 5
+
+
+def test_a_program_that_was_changed_is_not_run(command: Command, copied_run: Path, tmp_path: Path) -> None:
+    parameters = copied_run / "program" / "parameters.bin"
+    parameters.write_bytes(parameters.read_bytes()[:-1] + b"x")
+    done = command("eval", copied_run, cwd=tmp_path)
+    assert done.returncode == 5
+    assert "is not the file this program was built with" in done.stderr
+
+
+def test_onnx_runtime_agrees_with_the_exported_model(command: Command, short_run: Path, tmp_path: Path) -> None:
+    done = command("export", short_run, "--onnx", "trained.onnx", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    recipe = Recipe.from_json((short_run / "recipe.json").read_text())
+    part = load_dataset(recipe.data).test
+    assert part is not None
+    x, y = np.zeros((len(part), 1, 8, 8), np.float32), np.zeros(len(part), np.int64)
+    fill_rows(part, np.arange(len(part)), x, y, Conversion.of(recipe.data))
+    session = onnxruntime.InferenceSession(str(tmp_path / "trained.onnx"), providers=["CPUExecutionProvider"])
+    logits = session.run(None, {"image": x})[0].astype(np.float64)
+    report = json.loads((short_run / "report.json").read_text())
+    assert np.mean(logits.argmax(axis=1) == y) == pytest.approx(report["test_accuracy"])
+    largest = logits.max(axis=1)
+    loss = np.log(np.exp(logits - largest[:, None]).sum(axis=1)) + largest - logits[np.arange(len(y)), y]
+    assert loss.mean() == pytest.approx(report["test_loss"], rel=1e-5)
+
+
+def test_an_unfinished_run_has_no_model_to_export(command: Command, copied_run: Path, tmp_path: Path) -> None:
+    (copied_run / "model.onnx").unlink()
+    done = command("export", copied_run, "--onnx", "trained.onnx", cwd=tmp_path)
+    assert done.returncode == 5
+    assert "hint: finish it with `edgetrain fit digits --resume --out" in done.stderr
+    assert not (tmp_path / "trained.onnx").exists()
+
+
+def test_the_exported_program_is_the_runs_own(command: Command, short_run: Path, tmp_path: Path) -> None:
+    done = command("export", short_run, "--program", "there", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout) == {"program": "there"}
+    assert load_artifact(tmp_path / "there").identity == load_artifact(short_run / "program").identity
+
+
+def test_export_never_replaces_a_folder_that_is_no_program(command: Command, short_run: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("years of work")
+    done = command("export", short_run, "--program", precious, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (precious / "thesis.txt").read_text() == "years of work"
+
+
+def test_the_program_of_another_target_is_built_for_it(command: Command, tmp_path: Path) -> None:
+    words = ("digits", "train.epochs=1", "data.limit=256", "--target", "jetson", "--budget", "2GB")
+    assert command("fit", *words, "-q", cwd=tmp_path).returncode == 0
+    done = command("export", "runs/digits", "--program", "there", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert load_artifact(tmp_path / "there").manifest.triple.startswith("aarch64")
+    shutil.rmtree(tmp_path / "there")

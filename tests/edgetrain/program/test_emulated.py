@@ -1,0 +1,140 @@
+"""The same program on emulated devices: plain C, no Python, no TVM, and the losses of the host."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from edgetrain.pipeline import Job, codegen_of, compile_stage, plan_stage
+from edgetrain.plan.schedule import Budget
+from edgetrain.program.artifact import Artifact
+from edgetrain.program.build import build_program
+from edgetrain.program.cache import BuildCache
+from edgetrain.program.toolchain import RUNTIME_HEADERS, RUNTIME_SOURCES, find_compiler, runtime_text
+from edgetrain.recipes import load_recipe
+from edgetrain.run.local import LocalEngine
+from edgetrain.targets import load_target
+from edgetrain.units import Bytes
+
+pytestmark = pytest.mark.compile
+
+HERE = Path(__file__).parent / "emulated"
+STEPS = 5
+STACK_BYTES = 4096
+OTHER_DATA_BYTES = 1024  # the runtime's own variables
+OVERRIDES = ("train.batch=2", "train.optimizer=sgd", "train.momentum=0.9", "train.schedule=constant")
+
+
+def _need(program: str, package: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"needs {program}: apt-get install {package}")
+    return found
+
+
+def _job(build_cache: BuildCache, target: str, budget: int | None = None) -> Job:
+    memory = Budget(memory_bytes=None if budget is None else Bytes(budget))
+    return Job(recipe=load_recipe("digits", OVERRIDES), target=load_target(target), budget=memory, cache=build_cache)
+
+
+def _batch() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((2, 1, 8, 8)).astype(np.float32), rng.integers(0, 10, 2)
+
+
+def _host_run(program: Artifact, tmp_path: Path) -> tuple[list[float], bytes]:
+    images, labels = _batch()
+    with LocalEngine(program, threads=2, page_directory=tmp_path) as engine:
+        engine.tensor("image")[...] = images
+        engine.tensor("train.labels")[...] = labels
+        engine.tensor("train.learning_rate")[...] = 0.05
+        losses = []
+        for _ in range(STEPS):
+            engine.call("step")
+            losses.append(float(engine.tensor("train.loss")))
+        return losses, bytes(engine.saved)
+
+
+def _programs(job: Job) -> tuple[Artifact, Artifact]:
+    compiled = compile_stage(job)
+    plan = plan_stage(job, compiled)
+    host = codegen_of(load_target("host"))
+    return tuple(build_program(compiled, plan, c, cache=job.cache) for c in (codegen_of(job.target), host))  # type: ignore[return-value]
+
+
+def _lay_out(program: Artifact, folder: Path) -> None:
+    for name in ("edgetrain_model.h", "driver.c", "parameters.bin"):
+        shutil.copy(program.directory / name, folder)
+    for name in (*RUNTIME_SOURCES, *RUNTIME_HEADERS):
+        (folder / name).write_text(runtime_text(name))
+    images, labels = _batch()
+    (folder / "images.bin").write_bytes(images.tobytes())
+    (folder / "labels.bin").write_bytes(labels.tobytes())
+
+
+def _losses(text: str) -> list[float]:
+    return [struct.unpack(">f", bytes.fromhex(line))[0] for line in text.split()]
+
+
+def _run(command: list[str], folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, tmp_path: Path) -> None:
+    qemu = _need("qemu-aarch64-static", "qemu-user-static")
+    job = _job(build_cache, "jetson")
+    program, host = _programs(job)
+    _lay_out(program, tmp_path)
+    kernels = compile_stage(job).kernels("jetson")
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-O2", f"-DSTEPS={STEPS}"]
+    sources = ["driver.c", *RUNTIME_SOURCES, str(HERE / "linux_main.c"), str(kernels)]
+    built = _run([*zig, "-I.", *sources, "-o", "train", "-lm", "-lpthread"], tmp_path)
+    assert built.returncode == 0, built.stderr
+    done = _run([qemu, "./train", "parameters.bin", "images.bin", "labels.bin", "trained.bin"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    losses, saved = _host_run(host, tmp_path)
+    np.testing.assert_allclose(_losses(done.stdout), losses, rtol=1e-5)
+    trained = np.frombuffer((tmp_path / "trained.bin").read_bytes(), np.float32)
+    np.testing.assert_allclose(trained, np.frombuffer(saved, np.float32), rtol=1e-3, atol=1e-5)
+
+
+def _build_firmware(program: Artifact, folder: Path, ram_bytes: int) -> subprocess.CompletedProcess[str]:
+    compiler = find_compiler(program.manifest.triple, cpu=program.manifest.cpu)
+    script = (HERE / "cortex_m.ld").read_text()
+    script = script.replace("RAM_BYTES", str(ram_bytes)).replace("STACK_BYTES", str(STACK_BYTES))
+    (folder / "firmware.ld").write_text(script)
+    options = ["-std=gnu11", "-O2", "-DEDGE_BARE_METAL", f"-DSTEPS={STEPS}", "-I.", "-Wl,-e,reset"]
+    sources = [str(HERE / "cortex_m_main.c"), str(program.library)]
+    command = [*compiler.command, *options, "-Wl,-T,firmware.ld", *sources, "-o", "firmware.elf"]
+    return _run(command, folder, env={"PATH": "/usr/bin:/bin", **compiler.environment})
+
+
+def test_a_cortex_m4_trains_in_exactly_the_ram_that_was_planned(build_cache: BuildCache, tmp_path: Path) -> None:
+    qemu = _need("qemu-system-arm", "qemu-system-arm")
+    program, host = _programs(_job(build_cache, "cortex-m4"))
+    _lay_out(program, tmp_path)
+    ram = program.manifest.arena_bytes + STACK_BYTES + OTHER_DATA_BYTES
+    built = _build_firmware(program, tmp_path, ram)
+    assert built.returncode == 0, built.stderr
+    machine = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "null"]
+    semihosting = ["-semihosting-config", "enable=on,target=native"]
+    done = _run([qemu, *machine, *semihosting, "-kernel", "firmware.elf"], tmp_path, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    losses, _ = _host_run(host, tmp_path)
+    np.testing.assert_allclose(_losses(done.stdout + done.stderr), losses, rtol=1e-4)
+
+
+def test_firmware_does_not_link_into_less_ram_than_planned(build_cache: BuildCache, tmp_path: Path) -> None:
+    program, _ = _programs(_job(build_cache, "cortex-m4"))
+    _lay_out(program, tmp_path)
+    built = _build_firmware(program, tmp_path, program.manifest.arena_bytes)
+    assert built.returncode != 0
+    assert "RAM" in built.stderr
