@@ -34,14 +34,18 @@ def import_model(proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequ
     values: dict[str, Any] = {**inputs, **weights}
     sources: dict[str, str] = {}
     problems: list[str] = []
+    missing: set[str] = set()  # values that no node could make
     with builder.function("forward", [*inputs.values(), *weights.values()]):
         with builder.dataflow():
             for node in graph.nodes:
                 try:
-                    _convert_node(node, builder, values, graph, sources)
+                    if missing.isdisjoint(node.input):
+                        _convert_node(node, builder, values, graph, sources)
+                    else:
+                        missing.update(node.output)
                 except CannotConvert as error:
                     problems.append(f"{describe(node)}: {error}")
-                    break  # what follows reads a value that does not exist
+                    missing.update(node.output)
             if problems:
                 builder.emit_output(next(iter(inputs.values())))
             else:

@@ -6,6 +6,7 @@ nodes and keep `Dropout` and `Identity` from training. With the batch chosen, al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from edgetrain.model.model import Array
 
 MAXIMUM_FOLDED_BYTES = 1 << 22  # larger results stay computed: folding them would bloat the program
 _DROPPED = ("Identity", "Dropout")
+_SETTINGS: Mapping[str, tuple[int, ...]] = {"Resize": (1, 2), "OneHot": (2,)}  # float inputs that are never trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,9 @@ def normalise(proto: Any, *, batch: int, shapes: Mapping[str, Sequence[int]] | N
     rewrites: list[str] = []
     inputs = _bind_inputs(proto, known, batch, shapes or {})
     inferred = _infer_shapes(proto)
-    weights = {n: a for n, a in known.items() if _is_weight(a)}
-    constants = {n: a for n, a in known.items() if not _is_weight(a)}
+    settings = _settings(proto.graph.node)
+    weights = {n: a for n, a in known.items() if _is_weight(a) and n not in settings}
+    constants = {n: a for n, a in known.items() if n not in weights}
     aliases: dict[str, str] = {}
     nodes: list[Any] = []
     for node in proto.graph.node:
@@ -64,7 +67,8 @@ def normalise(proto: Any, *, batch: int, shapes: Mapping[str, Sequence[int]] | N
             nodes.append(node)
             continue
         for name, value in folded.items():
-            (weights if node.op_type == "Constant" and _is_weight(value) else constants)[name] = value
+            learned = node.op_type == "Constant" and _is_weight(value) and name not in settings
+            (weights if learned else constants)[name] = value
         if node.op_type != "Constant":
             rewrites.append(f"{describe(node)} folded: its value is known once the batch is {batch}")
     dtypes = {i.name: _dtype(i) for i in proto.graph.input if i.name in inputs}
@@ -88,6 +92,12 @@ def describe(node: Any) -> str:
     """How errors and listings name a node: op and name, or its first output where the exporter gave no name."""
     domain = "" if node.domain in ONNX_DOMAINS else f"{node.domain}."
     return f"{domain}{node.op_type} `{node.name or (node.output[0] if node.output else '?')}`"
+
+
+def _settings(nodes: Sequence[Any]) -> frozenset[str]:
+    return frozenset(
+        node.input[i] for node in nodes for i in _SETTINGS.get(node.op_type, ()) if i < len(node.input)
+    )
 
 
 def _is_weight(value: Array) -> bool:
@@ -163,8 +173,8 @@ def _fold(
     """The node's outputs where they are known without running the model, else None."""
     if node.domain not in ONNX_DOMAINS or any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):
         return None
-    if node.op_type == "Shape" and node.input[0] in shapes and not node.attribute:
-        return {node.output[0]: np.array(shapes[node.input[0]], dtype=np.int64)}
+    if node.op_type in ("Shape", "Size") and node.input[0] in shapes:
+        return {node.output[0]: _known_extent(node, shapes[node.input[0]])}
     if any(name and name not in constants for name in node.input) or node.op_type.startswith("Random"):
         return None
     try:
@@ -183,6 +193,13 @@ def _fold(
     if node.op_type != "Constant" and sum(a.nbytes for a in arrays) > MAXIMUM_FOLDED_BYTES:
         return None
     return dict(zip([o for o in node.output if o], arrays, strict=True))
+
+
+def _known_extent(node: Any, shape: tuple[int, ...]) -> Array:
+    if node.op_type == "Size":
+        return np.array(math.prod(shape), dtype=np.int64)
+    bounds = {a.name: a.i for a in node.attribute}  # since opset 15 a part of the shape can be asked for
+    return np.array(shape[bounds.get("start", 0) : bounds.get("end", len(shape))], dtype=np.int64)
 
 
 def _reachable(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:

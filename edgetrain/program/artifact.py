@@ -144,7 +144,7 @@ def load_artifact(directory: Path) -> Artifact:
         raise DataError(
             f"{directory} is not a compiled program",
             why=f"{MANIFEST} cannot be read: {error}",
-            fix="pass the folder that `edgetrain compile` or `edgetrain export` wrote",
+            fix="pass the folder that `edgetrain export --program` wrote, or `program` in a run folder",
         ) from error
     manifest = manifest_from_json(text, where=str(path))
     for name, sha256 in manifest.files.items():

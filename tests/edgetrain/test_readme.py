@@ -87,6 +87,15 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_of_the_repository_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(
+        r"`((?:edgetrain|tuner|tests|benchmarks|targets|recipes|docs)/[\w./-]*)`", page.read_text("utf-8")
+    )
+    missing = [path for path in named if "NAME" not in path and not (ROOT / path).exists()]
+    assert not missing
+
+
 def test_the_cli_page_lists_every_verb_and_every_flag() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     rows = "\n".join(line for line in text.splitlines() if line.startswith("|"))

@@ -64,9 +64,7 @@ def _celu(context: NodeContext) -> Any:
 
 
 def _selu(context: NodeContext) -> Any:
-    alpha, gamma = (
-        float(context.attribute(n, d)) for n, d in (("alpha", _SELU_ALPHA), ("gamma", _SELU_GAMMA))
-    )
+    alpha, gamma = (float(context.attribute(n, d)) for n, d in (("alpha", _SELU_ALPHA), ("gamma", _SELU_GAMMA)))
     if (alpha, gamma) == (_SELU_ALPHA, _SELU_GAMMA):
         return context.emit(relax.op.nn.selu(context.input(0)))
     return _exponential(context, alpha, 1.0, gamma)

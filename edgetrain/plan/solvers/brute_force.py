@@ -15,8 +15,8 @@ from typing import Literal
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, footprint_bytes
-from edgetrain.plan.solvers.problem import Problem, make_problem, op_deadlines
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step
+from edgetrain.plan.solvers.problem import Problem, make_problem
 
 Objective = Literal["seconds", "joules"]
 
@@ -38,17 +38,20 @@ def solve_exactly(
     """
     if storage is not None and objective != "joules":
         raise InternalError("brute force with storage can only minimise joules")
-    problem = make_problem(graph, function, costs, storage)
-    deadlines = op_deadlines(graph, graph.functions[function])
-    op_costs = tuple(getattr(costs[name], objective) for name in problem.op_names)
+    return cheapest(make_problem(graph, function, costs, storage), limit_bytes, objective=objective)
+
+
+def cheapest(problem: Problem, limit_bytes: int, *, objective: Objective) -> tuple[Step, ...] | None:
+    """`solve_exactly` for a problem that is integers already."""
     best: tuple[float, tuple[Step, ...]] | None = None
     for pageable in _pageable_sets(problem):
-        footprint = tuple(footprint_bytes(n, paged=t in pageable) for t, n in enumerate(problem.nbytes))
         search = _Search(
             problem=problem,
-            deadlines=deadlines,
-            op_costs=op_costs,
-            footprint=footprint,
+            op_costs=problem.seconds if objective == "seconds" else problem.joules,
+            footprint=tuple(
+                paged if tensor in pageable else plain
+                for tensor, (plain, paged) in enumerate(zip(problem.plain_bytes, problem.paged_bytes, strict=True))
+            ),
             pageable=pageable,
             limit_bytes=limit_bytes,
         )
@@ -60,24 +63,19 @@ def solve_exactly(
 
 def _pageable_sets(problem: Problem) -> Iterator[frozenset[int]]:
     """Tensors that may be paged. Being pageable costs whole pages, so where that is more, both ways are tried."""
-    if problem.storage is None:
+    if problem.transfers is None:
         yield frozenset()
         return
-    numbers = range(len(problem.nbytes))
-    dearer = [t for t in numbers if footprint_bytes(problem.nbytes[t], paged=True) > _plain(problem.nbytes[t])]
+    numbers = range(len(problem.tensor_names))
+    dearer = [t for t in numbers if problem.paged_bytes[t] > problem.plain_bytes[t]]
     free = frozenset(numbers).difference(dearer)
     for chosen in chain.from_iterable(combinations(dearer, size) for size in range(len(dearer) + 1)):
         yield free.union(chosen)
 
 
-def _plain(nbytes: int) -> int:
-    return footprint_bytes(nbytes, paged=False)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     problem: Problem
-    deadlines: tuple[int, ...]
     op_costs: tuple[float, ...]
     footprint: tuple[int, ...]
     pageable: frozenset[int]
@@ -109,20 +107,19 @@ class _Search:
             bit = 1 << tensor
             if memory & bit:
                 yield Free(name), 0.0, (position, memory & ~bit, stored)
-            if self.problem.storage is None or tensor not in self.pageable:
+            transfers = self.problem.transfers
+            if transfers is None or tensor not in self.pageable:
                 continue
-            size = self.footprint[tensor]
             if memory & bit and not stored & bit:
-                joules = float(self.problem.storage.write(size).joules)
-                yield PageOut(name), joules, (position, memory, stored | bit)
-            if stored & bit and not memory & bit and live_bytes + size <= self.limit_bytes:
-                yield PageIn(name), float(self.problem.storage.read(size).joules), (position, memory | bit, stored)
+                yield PageOut(name), transfers.write_joules[tensor], (position, memory, stored | bit)
+            if stored & bit and not memory & bit and live_bytes + self.footprint[tensor] <= self.limit_bytes:
+                yield PageIn(name), transfers.read_joules[tensor], (position, memory | bit, stored)
 
     def _computes(self, state: _State, live_bytes: int) -> Iterator[tuple[Step, float, _State]]:
         position, memory, stored = state
         problem = self.problem
         for op in range(position + 1):
-            if op < position and self.deadlines[op] < position:
+            if op < position and self.problem.rerun_until[op] < position:
                 continue
             if not all(memory >> t & 1 for t in problem.reads[op]):
                 continue

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgetrain.plan.schedule import PAGE_BYTES, Compute, Free, PageIn, PageOut, Step, footprint_bytes
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step
 from edgetrain.plan.solvers.problem import NEVER, Problem
 
 _MAX_DEPTH = 40  # recoveries inside recoveries; deeper means memory is far too small
@@ -64,12 +64,15 @@ class _Run:
         self.limit_bytes = limit_bytes
         self.policy = policy
         self.give_up_s = give_up_s
-        self.pages = policy.transfer_weight is not None and problem.storage is not None
+        self.pages = policy.transfer_weight is not None and problem.transfers is not None
         # What may be paged is charged in whole pages from the start, paged or not: the limit then holds either way.
-        self.pageable = [self.pages and nbytes >= PAGE_BYTES for nbytes in problem.nbytes]
+        worthwhile = (
+            problem.transfers.is_worthwhile if problem.transfers is not None and self.pages else (False,) * count
+        )
+        self.pageable = worthwhile
         self.footprint = [
-            footprint_bytes(nbytes, paged=pageable)
-            for nbytes, pageable in zip(problem.nbytes, self.pageable, strict=True)
+            paged if pageable else plain
+            for plain, paged, pageable in zip(problem.plain_bytes, problem.paged_bytes, worthwhile, strict=True)
         ]
         self.steps: list[Step] = []
         self.seconds = 0.0
@@ -236,12 +239,12 @@ class _Run:
         return dropped, False
 
     def _transfer_seconds(self, tensor: int) -> float:
-        storage, weight = self.problem.storage, self.policy.transfer_weight
-        assert storage is not None
+        transfers, weight = self.problem.transfers, self.policy.transfer_weight
+        assert transfers is not None
         assert weight is not None
-        seconds = float(storage.read(self.footprint[tensor]).seconds)
+        seconds = transfers.read_seconds[tensor]
         if tensor not in self.stored:
-            seconds += storage.write(self.footprint[tensor]).seconds
+            seconds += transfers.write_seconds[tensor]
         return weight * seconds
 
     # -- where tensors are -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from edgetrain.graph.ir import TrainGraph
 from edgetrain.plan.schedule import Replay, Step, replay
 from edgetrain.plan.solvers.evict import Policy, run_inside
 from edgetrain.plan.solvers.keep_all import keep_all_steps
-from edgetrain.plan.solvers.problem import Problem, make_problem
+from edgetrain.plan.solvers.problem import Problem, busy_seconds, largest_op_bytes, make_problem
 from edgetrain.plan.solvers.refine import refine
 
 # Powers of cost, size and distance, and the weight of what is missed: see `evict.Policy`. Chosen by trying them on
@@ -45,8 +45,8 @@ _WORTH_REFINING = 1.2
 _FLOOR_SHARE = 0.002  # how closely the smallest feasible limit is searched, as a share of what keep-all needs
 
 
-def _policies(storage: StorageCost | None) -> tuple[Policy, ...]:
-    weights = (None, *_TRANSFER_WEIGHTS) if storage is not None else (None,)
+def _policies(*, pages: bool) -> tuple[Policy, ...]:
+    weights = (None, *_TRANSFER_WEIGHTS) if pages else (None,)
     return tuple(
         Policy(
             cost_power=cost,
@@ -59,8 +59,8 @@ def _policies(storage: StorageCost | None) -> tuple[Policy, ...]:
     )
 
 
-def _grid(storage: StorageCost | None) -> Iterator[tuple[float, Policy]]:
-    for policy in _policies(storage):
+def _grid(*, pages: bool) -> Iterator[tuple[float, Policy]]:
+    for policy in _policies(pages=pages):
         shares = _SHARES if policy.transfer_weight is None else _SHARES_WITH_STORAGE
         yield from ((share, policy) for share in shares)
 
@@ -79,18 +79,25 @@ def solve_greedy(
     problem = make_problem(graph, function, costs, storage)
     best: tuple[Step, ...] | None = None
     best_replay: Replay | None = None
-    seen: set[tuple[Step, ...]] = set()
-    for share, policy in _grid(storage):
-        give_up_s = float("inf") if best_replay is None else _WORTH_REFINING * best_replay.seconds
-        raw = run_inside(problem, int(share * limit_bytes), policy, give_up_s=give_up_s)
-        if raw is None or raw in seen:
-            continue
-        seen.add(raw)
-        steps = refine(problem, raw, limit_bytes)
+    for steps in quick_schedules(problem, limit_bytes):
         found = replay(graph, function, steps, costs, storage)
         if best_replay is None or (found.seconds, found.joules) < (best_replay.seconds, best_replay.joules):
             best, best_replay = steps, found
     return best
+
+
+def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
+    """The refined schedules of all policies that hold the limit, without those far dearer than an earlier one."""
+    cheapest_s = float("inf")
+    seen: set[tuple[Step, ...]] = set()
+    for share, policy in _grid(pages=problem.transfers is not None):
+        raw = run_inside(problem, int(share * limit_bytes), policy, give_up_s=_WORTH_REFINING * cheapest_s)
+        if raw is None or raw in seen:
+            continue
+        seen.add(raw)
+        steps = refine(problem, raw, limit_bytes)
+        cheapest_s = min(cheapest_s, busy_seconds(problem, steps))
+        yield steps
 
 
 def smallest_feasible(
@@ -98,13 +105,13 @@ def smallest_feasible(
 ) -> int:
     """The smallest peak of temporaries, in bytes, that `solve_greedy` reached; it holds when given back as a limit."""
     problem = make_problem(graph, function, costs, storage)
-    policies = _policies(storage)
+    policies = _policies(pages=storage is not None)
     everything = replay(graph, function, keep_all_steps(graph, function), costs).temporary_peak_bytes
-    low, high = _largest_op_bytes(problem) - 1, everything
+    low, high = largest_op_bytes(problem) - 1, everything
     tolerance = max(1, int(_FLOOR_SHARE * everything))
     while high - low > tolerance:
         middle = (low + high) // 2
-        peak = _first_peak(graph, function, costs, problem, middle, policies)
+        peak = _first_peak(graph, function, costs, storage, problem, middle, policies)
         if peak is None:
             low = middle
         else:
@@ -116,6 +123,7 @@ def _first_peak(
     graph: TrainGraph,
     function: str,
     costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
     problem: Problem,
     limit_bytes: int,
     policies: Iterable[Policy],
@@ -123,16 +131,5 @@ def _first_peak(
     for policy in policies:
         steps = run_inside(problem, limit_bytes, policy)
         if steps is not None:
-            return replay(graph, function, steps, costs, problem.storage).temporary_peak_bytes
+            return replay(graph, function, steps, costs, storage).temporary_peak_bytes
     return None
-
-
-def _largest_op_bytes(problem: Problem) -> int:
-    """What the hungriest op needs on its own: its operands and its scratch."""
-    return max(
-        (
-            sum(problem.nbytes[t] for t in {*reads, *writes}) + scratch
-            for reads, writes, scratch in zip(problem.reads, problem.writes, problem.scratch_bytes, strict=True)
-        ),
-        default=0,
-    )

@@ -6,31 +6,45 @@ they only insert recomputations and transfers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from edgetrain.cost.analytic import OpCost, StorageCost
-from edgetrain.graph.ir import Op, TrainGraph
-from edgetrain.plan.schedule import footprint_bytes
+from edgetrain.graph.ir import Op, Tensor, TrainGraph
+from edgetrain.plan.schedule import PAGE_BYTES, Compute, PageIn, PageOut, Step, footprint_bytes
 
 NEVER = 1 << 60  # a position after every op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transfers:
+    """What moving each tensor, whole and as large as it lies in memory, to storage and back costs."""
+
+    is_worthwhile: tuple[bool, ...]  # false where page alignment would cost more memory than paging gives back
+    read_seconds: tuple[float, ...]
+    write_seconds: tuple[float, ...]
+    read_joules: tuple[float, ...]
+    write_joules: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`reads`, `writes` and the rest hold temporaries only; persistent tensors show up in `recompute_until`."""
+    """`reads`, `writes` and the rest hold temporaries only; persistent tensors show up in `rerun_until`."""
 
     op_names: tuple[str, ...]
     reads: tuple[tuple[int, ...], ...]  # by op, without repetition
     writes: tuple[tuple[int, ...], ...]  # by op
     scratch_bytes: tuple[int, ...]  # by op, aligned
     seconds: tuple[float, ...]  # by op
+    joules: tuple[float, ...]  # by op
+    rerun_until: tuple[int, ...]  # by op, see `op_deadlines`
     tensor_names: tuple[str, ...]
-    nbytes: tuple[int, ...]  # by tensor, not aligned
+    plain_bytes: tuple[int, ...]  # by tensor: what it occupies if it is never paged
+    paged_bytes: tuple[int, ...]  # by tensor: what it occupies if it is ever paged
     producer: tuple[int, ...]  # by tensor
     uses: tuple[tuple[int, ...], ...]  # by tensor: the ops that read it, ascending
-    recompute_until: tuple[int, ...]  # by tensor, see `_recompute_until`
-    storage: StorageCost | None
+    recompute_until: tuple[int, ...]  # by tensor, see `recompute_limits`
+    transfers: Transfers | None  # None without storage
 
 
 def make_problem(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> Problem:
@@ -39,25 +53,67 @@ def make_problem(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], 
     number = {tensor.name: index for index, tensor in enumerate(tensors)}
     reads = tuple(tuple(number[n] for n in dict.fromkeys(op.reads) if n in number) for op in ops)
     writes = tuple(tuple(number[n] for n in dict.fromkeys(op.writes) if n in number) for op in ops)
-    producer = [0] * len(tensors)
-    uses: list[list[int]] = [[] for _ in tensors]
-    for position in range(len(ops)):
-        for tensor in writes[position]:
-            producer[tensor] = position
-        for tensor in reads[position]:
-            uses[tensor].append(position)
+    producer, uses = producers_and_uses(reads, writes, len(tensors))
+    deadlines = op_deadlines(graph, ops)
     return Problem(
         op_names=tuple(op.name for op in ops),
         reads=reads,
         writes=writes,
         scratch_bytes=tuple(sum(footprint_bytes(n, paged=False) for n in op.scratch_bytes) for op in ops),
         seconds=tuple(float(costs[op.name].seconds) for op in ops),
+        joules=tuple(float(costs[op.name].joules) for op in ops),
+        rerun_until=deadlines,
         tensor_names=tuple(tensor.name for tensor in tensors),
-        nbytes=tuple(tensor.nbytes for tensor in tensors),
-        producer=tuple(producer),
-        uses=tuple(tuple(positions) for positions in uses),
-        recompute_until=_recompute_until(op_deadlines(graph, ops), reads, producer, uses),
-        storage=storage,
+        plain_bytes=tuple(footprint_bytes(tensor.nbytes, paged=False) for tensor in tensors),
+        paged_bytes=tuple(footprint_bytes(tensor.nbytes, paged=True) for tensor in tensors),
+        producer=producer,
+        uses=uses,
+        recompute_until=recompute_limits(deadlines, reads, producer, uses),
+        transfers=None if storage is None else _transfers(tensors, storage),
+    )
+
+
+def _transfers(tensors: Sequence[Tensor], storage: StorageCost) -> Transfers:
+    sizes = [footprint_bytes(tensor.nbytes, paged=True) for tensor in tensors]
+    return Transfers(
+        is_worthwhile=tuple(tensor.nbytes >= PAGE_BYTES for tensor in tensors),
+        read_seconds=tuple(float(storage.read(size).seconds) for size in sizes),
+        write_seconds=tuple(float(storage.write(size).seconds) for size in sizes),
+        read_joules=tuple(float(storage.read(size).joules) for size in sizes),
+        write_joules=tuple(float(storage.write(size).joules) for size in sizes),
+    )
+
+
+def priced_in_joules(problem: Problem) -> Problem:
+    """The same problem with joules where seconds are, so that what saves seconds saves energy."""
+    transfers = problem.transfers
+    if transfers is not None:
+        transfers = replace(transfers, read_seconds=transfers.read_joules, write_seconds=transfers.write_joules)
+    return replace(problem, seconds=problem.joules, transfers=transfers)
+
+
+def producers_and_uses(
+    reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], tensor_count: int
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """For each tensor, the op that writes it and the ops that read it, ascending."""
+    producer = [0] * tensor_count
+    uses: list[list[int]] = [[] for _ in range(tensor_count)]
+    for position in range(len(reads)):
+        for tensor in writes[position]:
+            producer[tensor] = position
+        for tensor in reads[position]:
+            uses[tensor].append(position)
+    return tuple(producer), tuple(tuple(positions) for positions in uses)
+
+
+def largest_op_bytes(problem: Problem) -> int:
+    """What the hungriest op needs on its own, operands and scratch: no plan does with less."""
+    return max(
+        (
+            sum(problem.plain_bytes[t] for t in {*reads, *writes}) + scratch
+            for reads, writes, scratch in zip(problem.reads, problem.writes, problem.scratch_bytes, strict=True)
+        ),
+        default=0,
     )
 
 
@@ -81,11 +137,11 @@ def op_deadlines(graph: TrainGraph, ops: tuple[Op, ...]) -> tuple[int, ...]:
     return tuple(deadlines)
 
 
-def _recompute_until(
+def recompute_limits(
     deadlines: tuple[int, ...],
     reads: tuple[tuple[int, ...], ...],
-    producer: list[int],
-    uses: list[list[int]],
+    producer: Sequence[int],
+    uses: Sequence[Sequence[int]],
 ) -> tuple[int, ...]:
     """For each tensor, the last op before which it can be recomputed, whatever else was dropped by then.
 
@@ -102,3 +158,19 @@ def _recompute_until(
             limit = min(limit, max(until[source], last_use))
         until.append(limit)
     return tuple(until)
+
+
+def busy_seconds(problem: Problem, steps: Sequence[Step]) -> float:
+    """Seconds of computing and of transfers in a schedule, as if nothing overlapped."""
+    op_number = {name: number for number, name in enumerate(problem.op_names)}
+    tensor_number = {name: number for number, name in enumerate(problem.tensor_names)}
+    total = 0.0
+    for step in steps:
+        match step:
+            case Compute(op):
+                total += problem.seconds[op_number[op]]
+            case PageIn(tensor) if problem.transfers is not None:
+                total += problem.transfers.read_seconds[tensor_number[tensor]]
+            case PageOut(tensor) if problem.transfers is not None:
+                total += problem.transfers.write_seconds[tensor_number[tensor]]
+    return total

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, footprint_bytes, paged_tensors
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, paged_tensors
 from edgetrain.plan.solvers.problem import Problem
 
 _MAX_PASSES = 8
@@ -53,7 +53,7 @@ def refine(problem: Problem, steps: Sequence[Step], limit_bytes: int) -> tuple[S
         actions = _remove_unread(kept)
         if not filled:
             break
-    if problem.storage is not None:
+    if problem.transfers is not None:
         actions = _write_early(actions)
         actions = _read_early(problem, actions, footprint, limit_bytes)
     return tuple(_steps_of(problem, actions, footprint))
@@ -62,8 +62,10 @@ def refine(problem: Problem, steps: Sequence[Step], limit_bytes: int) -> tuple[S
 def _footprints(problem: Problem, steps: Sequence[Step]) -> list[int]:
     paged = paged_tensors(steps)
     return [
-        footprint_bytes(nbytes, paged=name in paged)
-        for name, nbytes in zip(problem.tensor_names, problem.nbytes, strict=True)
+        paged_bytes if name in paged else plain_bytes
+        for name, plain_bytes, paged_bytes in zip(
+            problem.tensor_names, problem.plain_bytes, problem.paged_bytes, strict=True
+        )
     ]
 
 
@@ -175,7 +177,7 @@ def _fill_gaps(
 
     def worth(end: int) -> float:
         byte_actions = sum(footprint[gap.tensor] * (gap.end - gap.start + 1) for gap in by_end[end])
-        return _seconds_spared(problem, actions[end], footprint) / max(1, byte_actions)
+        return _seconds_spared(problem, actions[end]) / max(1, byte_actions)
 
     filled: dict[int, frozenset[int]] = {}
     for end in sorted(by_end, key=lambda end: (-worth(end), end)):
@@ -194,9 +196,9 @@ def _fill_gaps(
     return kept, len(filled)
 
 
-def _seconds_spared(problem: Problem, action: _Action, footprint: Sequence[int]) -> float:
-    if isinstance(action.step, PageIn) and problem.storage is not None:
-        return sum(problem.storage.read(footprint[tensor]).seconds for tensor in action.begins)
+def _seconds_spared(problem: Problem, action: _Action) -> float:
+    if isinstance(action.step, PageIn) and problem.transfers is not None:
+        return sum(problem.transfers.read_seconds[tensor] for tensor in action.begins)
     return action.seconds
 
 
@@ -218,8 +220,8 @@ def _read_early(
     problem: Problem, actions: Sequence[_Action], footprint: Sequence[int], limit_bytes: int
 ) -> list[_Action]:
     """Moves each page-in forward, as far as memory allows and until computing covers the read."""
-    storage = problem.storage
-    assert storage is not None
+    transfers = problem.transfers
+    assert transfers is not None
     occupancy = _occupancy(actions, footprint)
     bytes_at = occupancy.bytes_at
     goes_before: dict[int, list[_Action]] = {}
@@ -228,7 +230,7 @@ def _read_early(
         if not isinstance(actions[gap.end].step, PageIn):
             continue
         nbytes = footprint[gap.tensor]
-        uncovered_s, place = float(storage.read(nbytes).seconds), gap.end
+        uncovered_s, place = transfers.read_seconds[gap.tensor], gap.end
         while place > gap.start and uncovered_s > 0 and bytes_at[place - 1] + nbytes <= limit_bytes:
             place -= 1
             uncovered_s -= actions[place].seconds

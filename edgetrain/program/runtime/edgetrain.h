@@ -56,7 +56,7 @@ int32_t edge_open(void* arena, size_t arena_bytes, int32_t threads, const char* 
 /* The functions of the program; each exists when the manifest lists it.
  * A failed call leaves parameters as the ops before the failure made them: load the last saved bytes again. */
 int32_t edge_step(void);     /* forward, loss, backward and update on the inputs in the arena */
-int32_t edge_evaluate(void); /* forward and loss only */
+int32_t edge_evaluate(void); /* forward only: the outputs */
 int32_t edge_apply(void);    /* the update, when gradients accumulate over several steps */
 
 /* Stops the threads, drops the page file and forgets the arena. Does nothing when nothing is open. */

@@ -259,6 +259,11 @@ class TorchTrainer:
         return float(loss.detach())
 
 
+def set_threads(count: int) -> None:
+    """How many threads torch's kernels use from now on, in this process."""
+    torch.set_num_threads(count)
+
+
 def train_in_torch(
     proto: Any,
     batches: Sequence[Batch],
@@ -266,9 +271,10 @@ def train_in_torch(
     *,
     learning_rate: float,
     trained: tuple[str, ...] | None = None,
+    dtype: str = "float64",
 ) -> Trained:
-    """One step for each batch, in float64."""
-    model = TorchModel(proto)
+    """One step for each batch; float64 unless it is float32's own rounding that is wanted."""
+    model = TorchModel(proto, dtype)
     initial = model.arrays()
     trainer = TorchTrainer(model, options, learning_rate, trained)
     losses = tuple(trainer.step(batch) for batch in batches)

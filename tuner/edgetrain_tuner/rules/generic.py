@@ -1,7 +1,7 @@
 """The rule that fits every kernel: inline, run outer loops in parallel, keep one contiguous loop innermost.
 
-The innermost loop is left to LLVM's vectoriser: TVM's own `vectorize` miscompiles lane-varying conditions, and LLVM
-masks them correctly. So the rule's whole art is choosing which loop is innermost: one along which the accesses are
+The innermost loop is left to LLVM's vectoriser, which masks the lane-varying conditions of padding by itself and takes
+loops of any length. So the rule's whole art is choosing which loop is innermost: one along which the accesses are
 contiguous, with the reduction outside it; or a contiguous reduction, which LLVM may reassociate (deterministically).
 """
 

@@ -1,0 +1,181 @@
+"""What every benchmark shares: programs built once, medians with their spread, the machine, a table, JSON.
+
+Two things that are compared are timed in turns (one step of this, one of that), so that both meet the same load.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgetrain.cost.analytic import analytic_costs_by_function
+from edgetrain.graph.options import TrainOptions
+from edgetrain.locate import user_cache_dir
+from edgetrain.pipeline import codegen_of, device_costs
+from edgetrain.plan.planner import make_plan
+from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.program.artifact import Artifact
+from edgetrain.program.build import build_program
+from edgetrain.program.cache import BuildCache
+from edgetrain.program.compile import Compiled, CompileRequest, ModelSource, compile_graph
+from edgetrain.run.engine import LABELS, LEARNING_RATE, STEP, Array
+from edgetrain.run.local import LocalEngine
+from edgetrain.targets import HOST, load_target
+from edgetrain.units import Bytes
+
+_PACKAGES = ("edgetrain", "apache-tvm", "numpy", "onnx", "torch")
+_CPUINFO = Path("/proc/cpuinfo")
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds of one step: the median of `n` steps, and the middle half's width as a share of it."""
+
+    seconds: float
+    spread: float
+    n: int
+
+    @classmethod
+    def of(cls, samples: Sequence[float]) -> Timing:
+        """At least four samples, or there are no quartiles."""
+        first, middle, third = statistics.quantiles(samples, n=4)
+        return cls(seconds=middle, spread=(third - first) / middle, n=len(samples))
+
+
+def time_in_turns(steps: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 2) -> dict[str, Timing]:
+    """Times every step once a round, in turns, after `warm_up` rounds that do not count."""
+    samples: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(warm_up + rounds):
+        for name, step in steps.items():
+            started = time.perf_counter()
+            step()
+            if turn >= warm_up:
+                samples[name].append(time.perf_counter() - started)
+    return {name: Timing.of(s) for name, s in samples.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A model compiled for this host: any number of programs can be built from it."""
+
+    name: str
+    compiled: Compiled
+    cache: BuildCache
+
+    def plan(self, budget_bytes: int | None = None) -> Plan:
+        """Raises `PlanInfeasibleError` where the budget is too small."""
+        graph = self.compiled.graph
+        costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+        return make_plan(graph, Budget(memory_bytes=None if budget_bytes is None else Bytes(budget_bytes)), costs)
+
+    def program(self, plan: Plan) -> Artifact:
+        return build_program(self.compiled, plan, codegen_of(load_target(HOST)), cache=self.cache)
+
+
+def prepare(
+    name: str, source: str, options: TrainOptions, *, classes: int | None = None, cache: BuildCache | None = None
+) -> Prepared:
+    """Compiles the model (a path, or `zoo:NAME`), from the cache where it is there."""
+    store = cache or BuildCache(user_cache_dir() / "builds")
+    target = load_target(HOST)
+    request = CompileRequest(
+        model=ModelSource(source=source, classes=classes),
+        options=options,
+        vector_bits=target.codegen.vector_bits,
+        vector_registers=target.codegen.vector_registers,
+        cores=target.codegen.cores,
+        codegens=(codegen_of(target),),
+    )
+    return Prepared(name=name, compiled=compile_graph(request, cache=store), cache=store)
+
+
+def fill_inputs(engine: LocalEngine, compiled: Compiled, *, classes: int, seed: int = 0) -> tuple[Array, Array]:
+    """Random data, labels and a small learning rate in the engine; returns copies of data and labels."""
+    rng = np.random.default_rng(seed)
+    (model_input,) = compiled.facts["inputs"]
+    data, labels = engine.tensor(model_input["name"]), engine.tensor(LABELS)
+    data[...] = rng.standard_normal(data.shape)
+    labels[...] = rng.integers(0, classes, labels.shape)
+    engine.tensor(LEARNING_RATE)[...] = 1e-4
+    return data.copy(), labels.copy()
+
+
+def stepper(engine: LocalEngine) -> Callable[[], None]:
+    return lambda: engine.call(STEP)
+
+
+def run_in_child(module: str, arguments: Mapping[str, object]) -> dict[str, Any]:
+    """Runs `python -m module --child JSON` and reads one JSON object from its last line of output.
+
+    Memory of a process is only comparable when nothing ran in it before.
+    """
+    command = [sys.executable, "-m", module, "--child", json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{module} failed for {json.dumps(arguments)}:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def machine() -> dict[str, object]:
+    """Where the numbers come from."""
+    lines = _CPUINFO.read_text().splitlines() if _CPUINFO.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """Prints the rows as a table on standard output."""
+    cells = [list(columns), *([_cell(row.get(column)) for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    for line in cells:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.3g}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def write_json(path: Path, benchmark: str, rows: Sequence[Row]) -> None:
+    """Writes the rows with the machine and the versions that gave them."""
+    document = {"benchmark": benchmark, "machine": machine(), "versions": versions(), "rows": [dict(r) for r in rows]}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,185 @@
+"""Planned against measured memory, and what a tight budget costs in time.
+
+    python -m benchmarks.memory [--json FILE] [--models digits-cnn-bn,...]
+
+For each model and budget: the peak the planner promised, the bytes of the arena that were touched, how much the
+process grew, and the time of a step against keeping everything, timed in turns. Each row is measured in a process of
+its own. Ends with an error when a promise is broken: measured ≤ planned ≤ budget, and for programs above 20 MB the
+process grows by what was planned, within 10 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from benchmarks.measure import (
+    Prepared,
+    fill_inputs,
+    prepare,
+    run_in_child,
+    show_table,
+    stepper,
+    time_in_turns,
+    write_json,
+)
+from edgetrain.errors import PlanInfeasibleError
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.locate import user_cache_dir
+from edgetrain.model.zoo import small_cnn
+from edgetrain.run.local import LocalEngine
+from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+
+ROUNDS = 12
+CLASSES = 10
+COMPARED_BYTES = 20_000_000  # below, the interpreter's own growth is no longer small beside the program's
+GROWTH_TOLERANCE = 0.10
+_SGD = OptimizerOptions(kind="sgd", momentum=0.9)
+# Shares of the way from the smallest budget to keep-all's memory.
+_SHARES = (0.0, 0.25, 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    source: str
+    options: TrainOptions
+    classes: int | None = None
+
+
+def _wide_cnn() -> onnx.ModelProto:
+    return small_cnn("wide-cnn", image=(3, 64, 64), channels=(32, 64, 64, 128), pool_after=(1, 3), batch_norm=True)
+
+
+def _subjects() -> Mapping[str, Subject]:
+    frozen = TrainOptions(batch=8, optimizer=OptimizerOptions(kind="sgd"), batchnorm="frozen")
+    return {
+        "digits-cnn-bn": Subject(source="zoo:digits-cnn-bn", options=TrainOptions(batch=32, optimizer=_SGD)),
+        "wide-cnn": Subject(source=str(_saved("wide-cnn", _wide_cnn())), options=TrainOptions(batch=8, optimizer=_SGD)),
+        "efficientnet-lite0": Subject(source="zoo:efficientnet-lite0", options=frozen, classes=CLASSES),
+    }
+
+
+def _saved(name: str, model: onnx.ModelProto) -> Path:
+    path = user_cache_dir() / "benchmarks" / f"{name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+def _prepare(name: str) -> Prepared:
+    subject = _subjects()[name]
+    return prepare(name, subject.source, subject.options, classes=subject.classes)
+
+
+def budgets_of(prepared: Prepared) -> list[int | None]:
+    """No budget, then from loose to the smallest that has a plan."""
+    keep_all = prepared.plan().peak_bytes
+    least = _smallest_budget(prepared, prepared.plan().persistent_bytes, keep_all)
+    return [None, *(round(least + share * (keep_all - least)) for share in reversed(_SHARES))]
+
+
+def _smallest_budget(prepared: Prepared, infeasible: int, feasible: int) -> int:
+    """Within 1 % of the smallest that has a plan, by halving."""
+    while feasible - infeasible > 0.01 * feasible:
+        middle = (infeasible + feasible) // 2
+        try:
+            prepared.plan(middle)
+        except PlanInfeasibleError:
+            infeasible = middle
+        else:
+            feasible = middle
+    return feasible
+
+
+def measure_growth(name: str, budget: int | None) -> dict[str, Any]:
+    """What the arena and the process used for three steps; meant for a fresh process."""
+    prepared = _prepare(name)
+    program = prepared.program(prepared.plan(budget))
+    with tempfile.TemporaryDirectory() as pages:
+        before = resident_bytes()
+        can_reset = reset_peak()
+        with LocalEngine(program, threads=1, page_directory=Path(pages)) as engine:
+            fill_inputs(engine, prepared.compiled, classes=CLASSES)
+            step = stepper(engine)
+            for _ in range(3):
+                step()
+            after = peak_resident_bytes()
+            known = can_reset and before is not None and after is not None
+            return {
+                "planned_peak_bytes": program.manifest.planned_peak_bytes,
+                "measured_peak_bytes": engine.measured_peak_bytes(),
+                "process_growth_bytes": after - before if known and after and before else None,
+            }
+
+
+def measure_slowdown(prepared: Prepared, budget: int | None, rounds: int) -> dict[str, object]:
+    """A step under the budget against a step that keeps everything, in turns."""
+    with tempfile.TemporaryDirectory() as pages, ExitStack() as stack:
+        open_engine = partial(LocalEngine, threads=1, page_directory=Path(pages))
+        keep = stack.enter_context(open_engine(prepared.program(prepared.plan())))
+        fill_inputs(keep, prepared.compiled, classes=CLASSES)
+        if budget is None:
+            timing = time_in_turns({"keep-all": stepper(keep)}, rounds=rounds)["keep-all"]
+            return {"seconds": timing.seconds, "slowdown": 1.0, "spread": timing.spread, "n": timing.n}
+        tight = stack.enter_context(open_engine(prepared.program(prepared.plan(budget))))
+        fill_inputs(tight, prepared.compiled, classes=CLASSES)
+        both = time_in_turns({"keep-all": stepper(keep), "budget": stepper(tight)}, rounds=rounds)
+        timing = both["budget"]
+        slowdown = timing.seconds / both["keep-all"].seconds
+        return {"seconds": timing.seconds, "slowdown": slowdown, "spread": timing.spread, "n": timing.n}
+
+
+def broken_promises(row: Mapping[str, Any]) -> list[str]:
+    """What a row proves wrong, in words; empty when every promise held."""
+    planned, measured, growth = (row[k] for k in ("planned_peak_bytes", "measured_peak_bytes", "process_growth_bytes"))
+    where = f"{row['model']} in {row['budget']}"
+    rules = (
+        (measured > planned, f"{where}: measured {measured:,} bytes, planned {planned:,}"),
+        (row["budget"] is not None and planned > row["budget"], f"{where}: planned {planned:,} bytes"),
+        (
+            growth is not None and planned > COMPARED_BYTES and abs(growth - planned) > GROWTH_TOLERANCE * planned,
+            f"{where}: the process grew by {growth} bytes, planned {planned:,}",
+        ),
+    )
+    return [text for broken, text in rules if broken]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--models", default=",".join(_subjects()), help="comma-separated (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        print(json.dumps(measure_growth(**json.loads(options.child))))
+        return 0
+    rows: list[dict[str, object]] = []
+    for name in options.models.split(","):
+        prepared = _prepare(name)
+        for budget in budgets_of(prepared):
+            grown = run_in_child("benchmarks.memory", {"name": name, "budget": budget})
+            rows.append(
+                {"model": name, "budget": budget, **grown, **measure_slowdown(prepared, budget, options.rounds)}
+            )
+    columns = ("model", "budget", "planned_peak_bytes", "measured_peak_bytes", "process_growth_bytes", "slowdown")
+    show_table(rows, (*columns, "seconds", "spread"))
+    if options.json:
+        write_json(options.json, "memory", rows)
+    broken = [text for row in rows for text in broken_promises(row)]
+    print("\n".join(broken) if broken else "measured ≤ planned ≤ budget in every row")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
