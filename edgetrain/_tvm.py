@@ -13,7 +13,6 @@ from tvm.script.ir_builder import tirx as tir_script
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP
-from tvm.tirx.script.builder.utils import buffer_proxy
 
 VERSION: str = tvm.__version__
 
@@ -24,7 +23,6 @@ __all__ = [
     "IRBuilder",
     "PrimFunc",
     "Target",
-    "buffer_proxy",
     "constant_like",
     "dtype_of",
     "ir",

@@ -105,8 +105,8 @@ def _convert_node(node: Any, builder: Any, values: dict[str, Any], graph: Normal
     inputs = [_value(n, values, graph) if n else None for n in node.input]
     known: list[Array | None] = [graph.constants.get(n) if n else None for n in node.input]
     context = NodeContext(node=node, builder=_Naming(builder, sources, describe(node)), inputs=inputs, known=known)
-    convert = CONVERTERS.get(node.op_type, None)
-    result = convert(context) if convert else _convert_with_stock(context, values, graph)
+    own = node.op_type in CONVERTERS
+    result = _convert_with_own(context) if own else _convert_with_stock(context, values, graph)
     results = list(result) if isinstance(result, (list, tuple, relax.Tuple)) else [result]
     for output, expr in zip(node.output, results, strict=False):
         if not isinstance(expr, relax.Var):
@@ -141,6 +141,14 @@ class _Naming:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._builder, name)
+
+
+def _convert_with_own(context: NodeContext) -> Any:
+    try:
+        return CONVERTERS[context.node.op_type](context)
+    except (TypeError, ValueError, RuntimeError) as error:  # what Relax raises for shapes and types that do not fit
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise CannotConvert(f"its inputs do not fit together: {lines[-1][:200]}") from error
 
 
 def _convert_with_stock(context: NodeContext, values: dict[str, Any], graph: NormalGraph) -> Any:

@@ -95,9 +95,7 @@ def describe(node: Any) -> str:
 
 
 def _settings(nodes: Sequence[Any]) -> frozenset[str]:
-    return frozenset(
-        node.input[i] for node in nodes for i in _SETTINGS.get(node.op_type, ()) if i < len(node.input)
-    )
+    return frozenset(node.input[i] for node in nodes for i in _SETTINGS.get(node.op_type, ()) if i < len(node.input))
 
 
 def _is_weight(value: Array) -> bool:

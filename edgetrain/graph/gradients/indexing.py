@@ -6,18 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from edgetrain._tvm import (
-    IRBuilder,
-    buffer_proxy,
-    dtype_of,
-    relax,
-    shape_of,
-    te,
-    tir_script,
-    tirx,
-)
+from edgetrain._tvm import IRBuilder, dtype_of, relax, shape_of, te, tir_script, tirx
 from edgetrain.graph.gradients.pointwise import number
-from edgetrain.graph.gradients.rule import Backward, Expr, Gradients, Rule, sum_to_shape
+from edgetrain.graph.gradients.rule import Backward, Expr, Gradients, Rule, emit_function, sum_to_shape
 from edgetrain.graph.gradients.window import guarded
 
 
@@ -33,26 +24,38 @@ def _take(step: Backward) -> Gradients:
     count = math.prod(shape_of(indices))
     flat_indices = step.emit(relax.op.reshape(indices, (count,)))
     flat_gradient = step.emit(relax.op.reshape(step.output_gradient, (before, count, after)))
-    total = step.emit_te(scatter_add, flat_indices, flat_gradient, rows=rows)
+    dtype = dtype_of(flat_gradient)
+    function = scatter_add(
+        before=before, count=count, after=after, rows=rows, dtype=dtype, index_dtype=dtype_of(indices)
+    )
+    operands = [flat_indices, flat_gradient]
+    total = emit_function(step.builder, function, "scatter_add", operands, shape=(before, rows, after), dtype=dtype)
     return [step.emit(relax.op.reshape(total, shape)), None]
 
 
-def scatter_add(indices: Any, values: Any, *, rows: int) -> Any:
-    """total[b, indices[k], a] += values[b, k, a], from zero. One thread: two indices may be equal."""
-    before, count, after = shape_of(values)
+def scatter_add(*, before: int, count: int, after: int, rows: int, dtype: str, index_dtype: str) -> Any:
+    """A TIR function: total[b, indices[k], a] += values[b, k, a], from zero.
 
-    def body(inputs: Any, outputs: Any) -> Any:
-        places, added, total = (buffer_proxy(b) for b in (inputs[0], inputs[1], outputs[0]))
-        with IRBuilder() as builder:
-            with tir_script.seq_scope():
-                with tir_script.serial(before * rows * after) as i:
-                    total[i] = tirx.const(0, str(values.dtype))
-                with tir_script.serial(before) as b, tir_script.serial(count) as k, tir_script.serial(after) as a:
-                    target = (b * rows + tirx.Cast("int32", places[k])) * after + a
-                    total[target] = total[target] + added[(b * count + k) * after + a]
-            return builder.get()
-
-    return te.extern([(before, rows, after)], [indices, values], body, dtype=[str(values.dtype)], name="scatter_add")
+    The axis k is opaque to schedules: two indices may be equal, so its iterations must not run at the same time.
+    An index that is out of bounds meets the nearest row, as `take` reads it.
+    """
+    with IRBuilder() as builder:
+        with tir_script.prim_func(is_private=True, s_tir=True):
+            tir_script.func_name("scatter_add")
+            tir_script.func_attr({"tirx.noalias": True})
+            indices = tir_script.arg("indices", tir_script.buffer((count,), index_dtype))
+            values = tir_script.arg("values", tir_script.buffer((before, count, after), dtype))
+            total = tir_script.arg("total", tir_script.buffer((before, rows, after), dtype))
+            with tir_script.grid(before, rows, after) as loops, tir_script.sblock("zero"):
+                place = tir_script.axis.remap("SSS", list(loops))
+                tir_script.buffer_store(total, tirx.const(0, dtype), list(place))
+            with tir_script.grid(before, count, after) as (outer, which, inner), tir_script.sblock("add"):
+                b, a = tir_script.axis.spatial(before, outer), tir_script.axis.spatial(after, inner)
+                k = tir_script.axis.opaque(count, which)
+                last = tirx.const(rows - 1, index_dtype)
+                row = tirx.max(tirx.min(indices[k], last), tirx.const(0, index_dtype))
+                tir_script.buffer_store(total, total[b, row, a] + values[b, k, a], [b, row, a])
+        return builder.get()
 
 
 def _gather_elements(step: Backward) -> Gradients:

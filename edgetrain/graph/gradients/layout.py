@@ -150,28 +150,9 @@ def _triangle(emit_triangle: Any) -> Rule:
     return Rule(backward=backward)
 
 
-def _cumsum(step: Backward) -> Gradients:
-    """Each input counts in every later output: the sum of dY from there on."""
-    shape = shape_of(step.inputs[0])
-    exclusive = bool(step.attributes.exclusive)
-    if step.attributes.axis is None:
-        return [_reversed_cumsum(step, (-1,), 0, shape, exclusive=exclusive)]
-    return [_reversed_cumsum(step, shape, int(step.attributes.axis) % len(shape), shape, exclusive=exclusive)]
-
-
-def _reversed_cumsum(
-    step: Backward, view: tuple[int, ...], axis: int, shape: tuple[int, ...], *, exclusive: bool
-) -> Expr:
-    flat = step.emit(relax.op.reshape(step.output_gradient, view)) if view != shape else step.output_gradient
-    backwards = step.emit(relax.op.flip(flat, axis))
-    total = step.emit(relax.op.flip(step.emit(relax.op.cumsum(backwards, axis, exclusive=exclusive)), axis))
-    return step.emit(relax.op.reshape(total, shape)) if view != shape else total
-
-
 LAYOUT_RULES: Mapping[str, Rule] = {
     "relax.broadcast_to": Rule(backward=_broadcast_to),
     "relax.concat": Rule(backward=_concat),
-    "relax.cumsum": Rule(backward=_cumsum),
     "relax.expand_dims": Rule(backward=_reshape),
     "relax.flatten": Rule(backward=_reshape),
     "relax.flip": Rule(backward=_flip),

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from edgetrain._tvm import relax, shape_of, te, tirx
+from edgetrain._tvm import dtype_of, relax, shape_of, te, tirx
 from edgetrain.graph.gradients.pointwise import number
-from edgetrain.graph.gradients.rule import Backward, Expr, Gradients, Rule
+from edgetrain.graph.gradients.rule import Backward, Done, Expr, Forward, Gradients, Rule
 
 
 def _axes(step: Backward) -> tuple[int, ...]:
@@ -116,7 +116,48 @@ def _std(step: Backward) -> Gradients:
     return [step.emit(relax.op.multiply(_centred(step), scaled))]
 
 
+def _cumsum_axis(attributes: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """The shape to sum along and the axis: without an axis, the flattened tensor."""
+    if attributes.axis is None:
+        return (math.prod(shape),), 0
+    return shape, int(attributes.axis) % len(shape)
+
+
+def prefix_sum(x: Any, *, view: tuple[int, ...], axis: int, exclusive: bool, backwards: bool) -> Any:
+    """Each element the sum of those up to it (or from it on). Quadratic in the axis, but every element on its own."""
+    k = te.reduce_axis((0, view[axis]), "k")
+
+    def element(*i: Any) -> Any:
+        first, last = (i[axis], k) if backwards else (k, i[axis])
+        counts = first < last if exclusive else first <= last
+        value = x[(*i[:axis], k, *i[axis + 1 :])]
+        return te.sum(tirx.Select(counts, value, number(0, value)), axis=k)
+
+    return te.compute(view, element, name="prefix_sum")
+
+
+def _cumsum_forward(step: Forward) -> Done:
+    data = step.inputs[0]
+    view, axis = _cumsum_axis(step.attributes, shape_of(data))
+    flat = data if view == shape_of(data) else step.builder.emit(relax.op.reshape(data, view))
+    wanted = step.attributes.dtype
+    if wanted is not None and str(wanted) not in ("", "void", dtype_of(data)):
+        flat = step.builder.emit(relax.op.astype(flat, wanted))
+    exclusive = bool(step.attributes.exclusive)
+    return Done(outputs=(step.emit_te(prefix_sum, flat, view=view, axis=axis, exclusive=exclusive, backwards=False),))
+
+
+def _cumsum(step: Backward) -> Gradients:
+    """Each input counts in every later output: the sum of dY from there on."""
+    shape = shape_of(step.inputs[0])
+    view, axis = _cumsum_axis(step.attributes, shape)
+    exclusive = bool(step.attributes.exclusive)
+    total = step.emit_te(prefix_sum, step.output_gradient, view=view, axis=axis, exclusive=exclusive, backwards=True)
+    return [total if view == shape else step.emit(relax.op.reshape(total, shape))]
+
+
 REDUCTION_RULES: Mapping[str, Rule] = {
+    "relax.cumsum": Rule(forward=_cumsum_forward, backward=_cumsum),
     "relax.max": Rule(backward=_extremum),
     "relax.mean": Rule(backward=_mean),
     "relax.min": Rule(backward=_extremum),

@@ -25,6 +25,14 @@ def emit_kernel(builder: Any, compute: Callable[..., Any], *args: Expr, fusible:
     return builder.emit_te(bound, *args, primfunc_name_hint=compute.__name__, **attributes)
 
 
+def emit_function(
+    builder: Any, function: Any, name: str, args: Sequence[Expr], *, shape: Sequence[int], dtype: str
+) -> Expr:
+    """Emits a call of a TIR function with one output, for what TE cannot say. Nothing is fused into it."""
+    callee = builder.add_func(function.with_attr("op_pattern", _OPAQUE_PATTERN), name)
+    return builder.emit(relax.call_tir(callee, list(args), relax.TensorType(tuple(shape), dtype)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Forward:
     """One op of the forward pass, its inputs already in the training function."""

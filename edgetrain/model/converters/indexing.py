@@ -1,4 +1,7 @@
-"""Lookups and masks. A negative index counts from the end, in constants and in data."""
+"""Lookups and masks. A negative index counts from the end, in constants and in data.
+
+Lookups clip (`mode="clip"`): an index out of bounds in the data must not read or, backwards, write foreign memory.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def _gather(context: NodeContext) -> Any:
     data, indices = context.input(0), context.known_input(1)
     axis = context.attribute("axis", 0) % len(shape_of(data))
     if indices is None:
-        return context.emit(relax.op.take(data, _counted_from_start(context, axis), axis))
+        return context.emit(relax.op.take(data, _counted_from_start(context, axis), axis, mode="clip"))
     size = shape_of(data)[axis]
     if np.any(indices < -size) or np.any(indices >= size):
         raise CannotConvert(f"an index is outside of the {size} elements along axis {axis}")
@@ -29,7 +32,9 @@ def _gather_known(context: NodeContext, data: Any, indices: Array, axis: int) ->
     places = [int(i) for i in indices.reshape(-1)]
     step = places[1] - places[0] if len(places) > 1 else 1
     if not places or step == 0 or places != list(range(places[0], places[0] + step * len(places), step)):
-        return context.emit(relax.op.take(data, relax.const(runtime.tensor(indices.astype(np.int64))), axis))
+        return context.emit(
+            relax.op.take(data, relax.const(runtime.tensor(indices.astype(np.int64))), axis, mode="clip")
+        )
     shape = shape_of(data)
     if places != list(range(shape[axis])):
         data = slice_axis(context, data, axis, places[0], len(places), step)

@@ -118,7 +118,9 @@ def _pad(context: NodeContext) -> Any:
     for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if begin or end:
             places = np.pad(np.arange(shape_of(data)[axis]), (begin, end), mode=_PAD_MODES[mode])  # type: ignore[call-overload]
-            data = context.emit(relax.op.take(data, relax.const(runtime.tensor(places.astype(np.int64))), axis))
+            data = context.emit(
+                relax.op.take(data, relax.const(runtime.tensor(places.astype(np.int64))), axis, mode="clip")
+            )
     return data
 
 

@@ -1,4 +1,4 @@
-"""Convolutions and pools. One spatial axis is two with a height of 1: one set of gradients and schedules serves both."""
+"""Convolutions and pools. One spatial axis is two with a height of 1: the same gradients and schedules serve both."""
 
 from __future__ import annotations
 

@@ -153,6 +153,16 @@ ELEMENTWISE = (
     case("Cast_double", "Cast", normal(2, 3), to=onnx.TensorProto.DOUBLE),
 )
 
+_POOLS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "strided": {"strides": [2, 2]},
+    "padded": {"strides": [2, 1], "pads": [1, 0, 1, 1]},
+    "ceiling": {"strides": [3, 3], "ceil_mode": 1},
+    "ceiling_padded": {"strides": [2, 2], "pads": [1, 1, 1, 0], "ceil_mode": 1},
+    "same_upper": {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
+    "valid": {"strides": [2, 2], "auto_pad": "VALID"},
+}
+
 WINDOWS = (
     case("Conv_bias", "Conv", normal(2, 3, 6, 6), normal(4, 3, 3, 3), normal(4), pads=[1, 1, 1, 1]),
     case("Conv_strided", "Conv", normal(1, 2, 7, 8), normal(2, 2, 3, 2), strides=[2, 3], pads=[0, 1, 2, 0]),
@@ -193,15 +203,7 @@ WINDOWS = (
     *(
         case(f"{op}_{name}", op, normal(1, 2, 7, 6), kernel_shape=[3, 2], **geometry)
         for op in ("MaxPool", "AveragePool")
-        for name, geometry in {
-            "plain": {},
-            "strided": {"strides": [2, 2]},
-            "padded": {"strides": [2, 1], "pads": [1, 0, 1, 1]},
-            "ceiling": {"strides": [3, 3], "ceil_mode": 1},
-            "ceiling_padded": {"strides": [2, 2], "pads": [1, 1, 1, 0], "ceil_mode": 1},
-            "same_upper": {"strides": [2, 2], "auto_pad": "SAME_UPPER"},
-            "valid": {"strides": [2, 2], "auto_pad": "VALID"},
-        }.items()
+        for name, geometry in _POOLS.items()
     ),
     case("MaxPool_dilated", "MaxPool", normal(1, 2, 7, 6), kernel_shape=[2, 2], dilations=[2, 3]),
     case("MaxPool_one_axis", "MaxPool", normal(1, 2, 9), kernel_shape=[3], strides=[2], pads=[1, 0]),

@@ -26,14 +26,22 @@ _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 
 
 def apply(function: Any, features: Features) -> Any:
-    """The scheduled PrimFunc; never None."""
+    """The scheduled PrimFunc; never None. A kernel written as plain loops, without blocks, stays as it is."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     schedule = s_tir.Schedule(module)
+    try:
+        schedule.get_sblock("root")
+    except (s_tir.ScheduleError, tvm.error.InternalError):
+        return function
     _inline(schedule)
     done: set[str] = set()
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(block).name_hint not in done:
+        if schedule.get(block).name_hint in done:
+            continue
+        try:
             done |= _schedule_block(schedule, block, features)
+        except s_tir.ScheduleError:  # every primitive is valid by itself: the block keeps what was done so far
+            continue
     return schedule.mod["main"].without_attr("global_symbol")
 
 

@@ -25,7 +25,7 @@ TOLERANCE = 2e-7
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`op` maps Relax variables, one for each input, to an expression; float inputs not in `fixed` are differentiated."""
+    """`op` maps Relax variables, one for each input, to an expression; floats not in `fixed` are differentiated."""
 
     name: str
     op: Callable[..., Any]

@@ -58,14 +58,24 @@ CASES = (
     Case(name="take_one", op=lambda x: o.take(x, relax.const(2, "int64"), 1), inputs={"x": normal(2, 3, 2)}),
     Case(name="take_flat", op=lambda x: o.take(x, relax.const(np.array([5, 0, 5]))), inputs={"x": normal(6)}),
 )
+OUT_OF_BOUNDS = Case(
+    name="out_of_bounds",
+    op=lambda x, i: o.take(x, i, 0, mode="clip"),
+    inputs={"x": normal(3, 2), "i": np.array([-7, 1, 1000])},
+)
 
 
 @pytest.fixture(scope="module")
 def compiled() -> CompiledCases:
-    return compile_cases(CASES)
+    return compile_cases((*CASES, OUT_OF_BOUNDS))
 
 
 @pytest.mark.compile
 @pytest.mark.parametrize("case", CASES, ids=case_name)
 def test_gradient_is_the_finite_difference(case: Case, compiled: CompiledCases) -> None:
     assert_gradient(compiled, case)
+
+
+@pytest.mark.compile
+def test_an_index_out_of_bounds_adds_to_the_nearest_row_and_to_no_foreign_memory(compiled: CompiledCases) -> None:
+    np.testing.assert_array_equal(compiled.gradients(OUT_OF_BOUNDS)["x"], compiled.cotangents["out_of_bounds"])

@@ -66,9 +66,6 @@ CASES = (
     _one("repeat_flat", lambda x: o.repeat(x, 2), 2, 3),
     _one("tril", lambda x: o.tril(x, 1), 4, 4),
     _one("triu", lambda x: o.triu(x, 0), 2, 3, 3),
-    _one("cumsum", lambda x: o.cumsum(x, 1), 2, 4),
-    _one("cumsum_exclusive", lambda x: o.cumsum(x, -1, exclusive=True), 2, 4),
-    _one("cumsum_flat", lambda x: o.cumsum(x), 2, 3),
 )
 
 

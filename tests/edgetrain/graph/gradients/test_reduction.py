@@ -39,7 +39,13 @@ def _reduce(op: Callable[..., Any], name: str) -> Case:
     return Case(name=f"{op.__name__}_{name}", op=lambda x: op(x, **REDUCTIONS[name]), inputs={"x": distinct(2, 3, 4)})
 
 
-CASES = tuple(_reduce(op, name) for op in OPS for name in REDUCTIONS)
+CASES = (
+    *(_reduce(op, name) for op in OPS for name in REDUCTIONS),
+    Case(name="cumsum", op=lambda x: relax.op.cumsum(x, 1), inputs={"x": distinct(2, 4)}),
+    Case(name="cumsum_rows", op=lambda x: relax.op.cumsum(x, 0), inputs={"x": distinct(3, 2)}),
+    Case(name="cumsum_exclusive", op=lambda x: relax.op.cumsum(x, -1, exclusive=True), inputs={"x": distinct(2, 4)}),
+    Case(name="cumsum_flat", op=relax.op.cumsum, inputs={"x": distinct(2, 3)}),
+)
 TIES = Case(name="ties", op=lambda x: relax.op.max(x, 1), inputs={"x": np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])})
 ZERO = Case(name="zero", op=lambda x: relax.op.prod(x, 0), inputs={"x": np.array([0.0, 2.0, 3.0])})
 
@@ -63,4 +69,4 @@ def test_elements_that_tie_for_the_maximum_share_the_gradient(compiled: Compiled
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {f"relax.{op.__name__}" for op in OPS} == set(REDUCTION_RULES)
+    assert {f"relax.{op.__name__}" for op in OPS} | {"relax.cumsum"} == set(REDUCTION_RULES)
