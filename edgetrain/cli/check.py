@@ -25,6 +25,7 @@ _BATCH = 8  # rows of made-up data, unless train.batch= says otherwise
 # Where between the smallest possible plan and keeping everything the planned run is tried, tightest first.
 _SHARES = (0.5, 0.75, 0.9)
 _FAILED = 1
+_COMPARING = "comparing gradients with finite differences"
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -54,8 +55,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
         console.say("taking steps")
         steps, saved = check_steps(probe)
-        console.say("comparing gradients with finite differences")
-        findings = [Finding(name="import", is_ok=True, text=imported), steps, check_gradients(probe)]
+        with Stages(console) as stages:
+            stages(_COMPARING, 0, 0)
+            gradients = check_gradients(probe, lambda done, total: stages(_COMPARING, done, total))
+        findings = [Finding(name="import", is_ok=True, text=imported), steps, gradients]
         if planned is None:
             text = f"nothing to try: no plan needs less than {show_bytes(keep_all.peak_bytes)}, which keeps everything"
             findings.append(Finding(name="plan", is_ok=True, text=text))

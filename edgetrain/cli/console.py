@@ -49,8 +49,8 @@ class Console:
         """From the words of the command line, before they are known to make sense."""
         return Console(
             as_json="--json" in words,
-            verbose="-v" in words or "--verbose" in words,
-            quiet="-q" in words or "--quiet" in words,
+            verbose=_has_switch(words, "v", "--verbose"),
+            quiet=_has_switch(words, "q", "--quiet"),
         )
 
     def data(self, text: str) -> None:
@@ -89,3 +89,9 @@ def error_text(error: EdgetrainError) -> str:
     if error.fix:
         lines += ["", f"hint: {error.fix}"]
     return "\n".join(lines)
+
+
+def _has_switch(words: Sequence[str], letter: str, name: str) -> bool:
+    """Whether a switch is given: `--verbose`, `-v`, or `-v` among others, as in `-vh`."""
+    short = (word[1:] for word in words if word.startswith("-") and not word.startswith("--"))
+    return name in words or any(letter in letters for letters in short)

@@ -6,9 +6,13 @@ import argparse
 import dataclasses
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgetrain.cli.command import Flag, Verb, table
 from edgetrain.cli.console import Console
+
+if TYPE_CHECKING:
+    from edgetrain.dataset.samples import Dataset, Part
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
@@ -20,20 +24,31 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     trained = open_run(folder)
     data = trained.recipe.data
     if arguments.data is not None:
-        data = dataclasses.replace(data, source=arguments.data, format="auto", limit=None, test_limit=None)
-    dataset = load_dataset(data)
-    metrics = evaluate_run(trained, dataset, threads=load_target(HOST).codegen.cores)
-    part = "test" if dataset.test is not None else "validation"
-    samples = len(dataset.evaluation or ())
+        data = dataclasses.replace(
+            data, source=arguments.data, format="auto", limit=None, test_limit=None, validation=0.0
+        )
+    part, name = evaluation_part(load_dataset(data))
+    metrics = evaluate_run(trained, part, threads=load_target(HOST).codegen.cores)
+    samples = len(part)
     if console.as_json:
-        found = {"run": str(folder), "step": trained.step, "data": data.source, "part": part, "samples": samples}
+        found = {"run": str(folder), "step": trained.step, "data": data.source, "part": name, "samples": samples}
         console.data(json.dumps({**found, **metrics}, indent=1) + "\n")
         return 0
     rows = [(name, f"{value:.6g}") for name, value in metrics.items()]
-    rows += [("data", f"{samples} samples of the {part} part of {data.source}")]
+    whole = "" if name == "whole" else f"the {name} part of "
+    rows += [("data", f"{samples} samples, {whole}{data.source}")]
     rows += [("parameters", f"after step {trained.step}, {trained.checkpoint}")]
     console.data(table(rows, indent=0) + "\n")
     return 0
+
+
+def evaluation_part(dataset: Dataset) -> tuple[Part, str]:
+    """The test part, else the validation part, else all there is; and what to call it."""
+    if dataset.test is not None:
+        return dataset.test, "test"
+    if dataset.validation is not None:
+        return dataset.validation, "validation"
+    return dataset.train, "whole"
 
 
 VERB = Verb(
@@ -41,7 +56,8 @@ VERB = Verb(
     summary="evaluate a run's trained model on its test data",
     description=(
         "Loads the program and the best parameters of a run folder, and computes the loss and the metric of its recipe "
-        "on the test part of the data (the validation part where there is no test part)."
+        "on the test part of the data, or on the validation part where there is no test part. "
+        "Data given with --data is used whole where it has no test part."
     ),
     words="RUN",
     least_words=1,

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    if arguments.onnx is None and arguments.program is None:
-        raise UsageError("`edgetrain export` needs --onnx or --program", fix=f"like `{VERB.examples[0]}`")
+    if arguments.onnx is None and arguments.program is None and arguments.peft is None:
+        raise UsageError("`edgetrain export` needs --onnx or --program or --peft", fix=f"like `{VERB.examples[0]}`")
     folder = Path(arguments.words[0])
     written = {}
     if arguments.onnx is not None:
         export_onnx(folder, arguments.onnx)
         written["onnx"] = str(arguments.onnx)
     if arguments.program is not None:
-        program_of(folder, console).copy_to(arguments.program)
+        program_of(folder, console).copy_to(arguments.program, saved=trained_bytes(folder))
         written["program"] = str(arguments.program)
+    if arguments.peft is not None:
+        export_peft(folder, arguments.peft, console)
+        written["peft"] = str(arguments.peft)
     lines = "".join(f"{kind} {path}\n" for kind, path in written.items())
     console.data(json.dumps(written) + "\n" if console.as_json else lines)
     return 0
@@ -49,6 +52,41 @@ def export_onnx(folder: Path, out: Path) -> None:
         )
     with replaced_file(out) as file:
         file.write(run_folder.model.read_bytes())
+
+
+def trained_bytes(folder: Path) -> bytearray:
+    """The run's trained parameters and state, as they lie in the arena. Raises `DataError` without a checkpoint."""
+    from edgetrain.run.checkpoint import load_checkpoint, read_header
+    from edgetrain.run.trained import open_run
+
+    run = open_run(folder)
+    saved = bytearray(run.program.manifest.saved_bytes)
+    load_checkpoint(run.checkpoint, memoryview(saved), program_sha256=read_header(run.checkpoint).program_sha256)
+    return saved
+
+
+def export_peft(folder: Path, out: Path, console: Console) -> None:
+    """Writes a LoRA run's adapters in PEFT's layout. Raises `UsageError` for a run without any."""
+    from edgetrain import pipeline
+    from edgetrain.cli.request import job_of
+    from edgetrain.graph.adapters import Adapter, beside_from_json
+    from edgetrain.graph.ir import Role
+    from edgetrain.run.folders import JobRecord
+    from edgetrain.run.peft import write_peft
+    from edgetrain.run.trained import open_run, trained_engine
+
+    run_of = open_run(folder)
+    with Stages(console) as stages:
+        job = job_of(argparse.Namespace(), run_of.recipe, console, progress=stages, stored=JobRecord.read(folder))
+        facts = pipeline.compile_stage(job).facts
+    adapters = [a for a in map(beside_from_json, facts["adapters"]) if isinstance(a, Adapter)]
+    if not adapters:
+        raise UsageError(f"`{folder}` has no adapters to export", fix="train with update.mode = 'lora'")
+    matrices = {name for a in adapters for name in (a.down, a.up)}
+    with trained_engine(run_of, threads=1) as engine:
+        parameters = {t.name: engine.tensor(t.name) for t in run_of.program.graph.by_role(Role.PARAMETER)}
+        whole = [name for name in facts["trained"] if name not in matrices]
+        write_peft(out, parameters, adapters, whole=whole, base_model=run_of.recipe.model.source)
 
 
 def program_of(folder: Path, console: Console) -> Artifact:
@@ -78,7 +116,7 @@ VERB = Verb(
     summary="take the trained ONNX model or the C program out of a run",
     description=(
         "Writes the trained model as ONNX, or the compiled training program as a folder: a C library, its header, the "
-        "driver's source, the parameters it starts from and a manifest. Neither needs Python or TVM where it is used."
+        "driver's source, the trained parameters and a manifest. Neither needs Python or TVM where it is used."
     ),
     words="RUN",
     least_words=1,
@@ -86,6 +124,7 @@ VERB = Verb(
     flags=(
         Flag(name="--onnx", metavar="FILE", parse=Path, help="write the trained model there"),
         Flag(name="--program", metavar="DIR", parse=Path, help="write the program for the run's target there"),
+        Flag(name="--peft", metavar="DIR", parse=Path, help="write a LoRA run's adapters there, as PEFT reads them"),
     ),
     examples=(
         "edgetrain export runs/digits --onnx trained.onnx",

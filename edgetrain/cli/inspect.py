@@ -17,15 +17,14 @@ from edgetrain.units import show_bytes
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain import pipeline
-    from edgetrain.program.compile import ModelSource, inspect_model
+    from edgetrain.program.compile import inspect_model
 
     source, overrides = split_words(arguments.words)
     if source is None:
         raise UsageError("`edgetrain inspect` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = recipe_of(source, overrides, needs_data=False)
-    model = ModelSource(source=recipe.model.source, classes=recipe.model.classes, seed=recipe.train.seed)
     with Stages(console) as stages:
-        found = inspect_model(model, pipeline.train_options(recipe), stages)
+        found = inspect_model(pipeline.model_source(recipe), pipeline.train_options(recipe), stages)
     console.data(json.dumps(found, indent=1) + "\n" if console.as_json else to_text(found, names=arguments.parameters))
     return 0
 

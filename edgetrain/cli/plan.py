@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from edgetrain.cli.command import Verb
+from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import (
     BUDGET,
@@ -16,27 +19,73 @@ from edgetrain.cli.request import (
     SOLVER,
     SOURCE_WORDS,
     TARGET,
+    TIME_LIMIT,
     job_of,
     recipe_of,
     split_words,
 )
 from edgetrain.cli.stages import Stages
+from edgetrain.errors import DataError
+from edgetrain.units import show_seconds
+
+if TYPE_CHECKING:
+    from edgetrain.pipeline import Job
+    from edgetrain.program.compile import Compiled
+
+_INSTANCE_TIME_LIMIT_S = 50.0
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain import pipeline
     from edgetrain.plan.explain import explain
 
+    if arguments.instance is not None:
+        return _solve_instance(arguments, console)
     source, overrides = split_words(arguments.words)
     recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
     with Stages(console) as stages:
         job = job_of(arguments, recipe, console, progress=stages)
         compiled = pipeline.compile_stage(job, with_kernels=False)
+    if arguments.compare:
+        return _compare(job, compiled, console)
     plan = pipeline.plan_stage(job, compiled)
     if arguments.dump is not None:
         pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
     explanation = explain(compiled.graph, plan)
     console.data(explanation.to_json() if console.as_json else explanation.to_text())
+    return 0
+
+
+def _compare(job: Job, compiled: Compiled, console: Console) -> int:
+    from edgetrain import pipeline
+    from edgetrain.plan.compare import comparison_text
+
+    rows = []
+    for row in pipeline.compare_stage(job, compiled):
+        console.say(f"{row.solver}: {show_seconds(row.planning_s)}")
+        rows.append(row)
+    as_json = json.dumps([row.to_json() for row in rows], indent=1) + "\n"
+    console.data(as_json if console.as_json else comparison_text(rows))
+    return 0
+
+
+def _solve_instance(arguments: argparse.Namespace, console: Console) -> int:
+    """Every case of an `edgetrain.plan-instance/1` file, in order."""
+    from edgetrain.plan.instance import read_instance, solve_instance
+
+    path: Path = arguments.instance
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the plan instance `{path}`", why=str(error)) from error
+    answers = []
+    for case in read_instance(text):
+        answer = solve_instance(
+            case, solver=arguments.solver or "milp", time_limit_s=arguments.time_limit or _INSTANCE_TIME_LIMIT_S
+        )
+        answers.append(answer)
+        console.say(f"{answer['memory_bytes']} bytes: {answer['objective']} (gap {answer['gap']})")
+    console.data(json.dumps(answers, indent=1) + "\n")
     return 0
 
 
@@ -49,11 +98,27 @@ VERB = Verb(
         "does.\n\n" + OVERRIDES_TEXT
     ),
     words=SOURCE_WORDS,
-    flags=(TARGET, BUDGET, DEADLINE, ENERGY, SOLVER, DUMP),
+    flags=(
+        TARGET,
+        BUDGET,
+        DEADLINE,
+        ENERGY,
+        SOLVER,
+        TIME_LIMIT,
+        Flag(name="--compare", help="plan with every solver and print a table"),
+        Flag(
+            name="--instance",
+            metavar="FILE",
+            parse=Path,
+            help="solve every case of an edgetrain.plan-instance/1 file instead, and print a JSON list",
+        ),
+        DUMP,
+    ),
     examples=(
         "edgetrain plan digits --budget 800kB",
         "edgetrain plan digits train.batch=4 --target cortex-m7",
         "edgetrain plan digits --budget 1MB --json",
+        "edgetrain plan digits --budget 800kB --compare",
     ),
     run=run,
 )

@@ -40,7 +40,14 @@ TARGET = Flag(name="--target", metavar="T", help="the device to plan and compile
 BUDGET = Flag(name="--budget", metavar="SIZE", parse=parse_bytes, help="memory the run may use: 300MB, 256KiB, 2GB")
 DEADLINE = Flag(name="--deadline", metavar="TIME", parse=parse_seconds, help="modelled time of a step at most: 50ms")
 ENERGY = Flag(name="--energy", metavar="E", parse=parse_joules, help="modelled energy of a step at most: 30mJ, 1J")
-SOLVER = Flag(name="--solver", metavar="S", help="who plans: greedy (default), or keep-all to recompute nothing")
+SOLVER = Flag(
+    name="--solver",
+    metavar="S",
+    help="who plans: greedy (default), milp (searches for the best), keep-all (as it comes)",
+)
+TIME_LIMIT = Flag(
+    name="--time-limit", metavar="TIME", parse=parse_seconds, help="how long an exact solver may search: 30s (default)"
+)
 DUMP = Flag(name="--dump", metavar="DIR", parse=Path, help="write the output of every stage there")
 
 # key=value, where the key is words and dots: a path with a `=` in a folder's name has a `/` before it.
@@ -116,6 +123,7 @@ def job_of(
         target=target,
         budget=budget,
         solver=solver,
+        planning_s=float(getattr(arguments, "time_limit", None) or Job.planning_s),
         threads=int(str(threads)) if threads is not None else None,
         progress=progress,
         notify=console.warn,

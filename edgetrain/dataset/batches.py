@@ -5,14 +5,17 @@ A position is a plain value: a stream that starts there goes on bit for bit as o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from edgetrain.dataset.convert import Conversion, convert
+from edgetrain.dataset.convert import Conversion, convert_sample
 from edgetrain.dataset.samples import Array, Part
 from edgetrain.errors import DataError
+
+# What a batch is written into: an array for each of the model's inputs by name, or the array of the only one.
+Inputs = Array | Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +76,10 @@ class BatchStream:
             self._order = epoch_order(len(self._part), seed=self._seed, epoch=position.epoch)
         self._position = position
 
-    def fill(self, x_out: Array, y_out: Array) -> None:
-        """Writes the next batch into the two arrays and moves on."""
+    def fill(self, inputs: Inputs, y_out: Array) -> None:
+        """Writes the next batch into the arrays and moves on."""
         start = self._position.index * self._batch
-        fill_rows(self._part, self._order[start : start + self._batch], x_out, y_out, self._conversion)
+        fill_rows(self._part, self._order[start : start + self._batch], inputs, y_out, self._conversion)
         epoch, index = self._position.epoch, self._position.index + 1
         self.seek(Position(epoch=epoch, index=index) if index < self.batches_per_epoch else Position(epoch=epoch + 1))
 
@@ -86,23 +89,26 @@ def epoch_order(samples: int, *, seed: int, epoch: int) -> Array:
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(samples)
 
 
-def evaluation_batches(part: Part, x_out: Array, y_out: Array, conversion: Conversion | None = None) -> Iterator[int]:
+def evaluation_batches(part: Part, inputs: Inputs, y_out: Array, conversion: Conversion | None = None) -> Iterator[int]:
     """Fills the arrays with each batch in turn, in order, and yields how many of its rows are valid.
 
     The last batch repeats the part's last sample where rows are left over; every sample is valid exactly once.
     """
-    batch = len(x_out)
+    batch = len(y_out)
     for start in range(0, len(part), batch):
         rows = np.minimum(np.arange(start, start + batch), len(part) - 1)
-        fill_rows(part, rows, x_out, y_out, conversion or Conversion())
+        fill_rows(part, rows, inputs, y_out, conversion or Conversion())
         yield min(batch, len(part) - start)
 
 
-def fill_rows(part: Part, rows: Array, x_out: Array, y_out: Array, conversion: Conversion) -> None:
+def fill_rows(part: Part, rows: Array, inputs: Inputs, y_out: Array, conversion: Conversion) -> None:
     """Writes these samples and their labels into the arrays. Classes become one-hot rows where `y_out` has columns."""
+    by_name = inputs if isinstance(inputs, Mapping) else {"the input": inputs}
     for slot, row in enumerate(rows):
         try:
-            convert(np.asarray(part.features[row]), x_out[slot], conversion)
+            # A slice, not an index: the row of an array with one dimension must stay a view.
+            outs = {name: array[slot : slot + 1].reshape(array.shape[1:]) for name, array in by_name.items()}
+            convert_sample(part.features[row], outs, conversion)
         except DataError as error:
             raise DataError(f"sample {row}: {error.what}", why=error.why, fix=error.fix) from error
     labels = part.labels[rows]

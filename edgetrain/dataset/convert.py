@@ -1,7 +1,7 @@
 """From a stored sample to the model's input, one sample at a time: the dataset is never blown up in memory.
 
 Order: to float (uint8 becomes 0..1), to channels first, resize, repeat a grey channel, subtract the mean, divide by
-the standard deviation.
+the standard deviation. Inputs of whole numbers (token ids, masks, bytes) are copied as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgetrain.dataset.samples import Array
+from edgetrain.dataset.samples import Array, Sample
 from edgetrain.errors import DataError
 from edgetrain.recipes import DataSection
 
@@ -40,11 +40,44 @@ class Conversion:
         )
 
 
-def convert(sample: Array, out: Array, conversion: Conversion) -> None:
-    """Writes one sample into `out`, a row of the model's input.
+def convert_sample(sample: Sample, outs: Mapping[str, Array], conversion: Conversion) -> None:
+    """Writes one sample into a row of each of the model's inputs, by their names.
 
-    Raises `DataError` where the sample does not become the shape of `out`, or holds NaN or infinity.
+    An array goes to a model with one input, whatever its name; inputs that a sample has beyond the model's are
+    ignored. Raises `DataError` as `convert` does, and where an input is missing.
     """
+    if not isinstance(sample, Mapping):
+        if len(outs) != 1:
+            raise DataError(
+                f"the model has {len(outs)} inputs ({', '.join(outs)}), and a sample is one array",
+                fix="store an array for each input under its name, or export the model with one data input",
+            )
+        (out,) = outs.values()
+        return convert(np.asarray(sample), out, conversion)
+    missing = [name for name in outs if name not in sample]
+    if missing and len(outs) == len(sample) == 1:  # one input and one array belong together whatever their names
+        missing, sample = [], dict(zip(outs, sample.values(), strict=True))
+    if missing:
+        raise DataError(
+            f"a sample lacks {', '.join(f'`{name}`' for name in missing)}",
+            why=f"the model reads {', '.join(outs)}; a sample holds {', '.join(sample) or 'nothing'}",
+            fix="store the arrays under the names of the model's inputs",
+        )
+    for name, out in outs.items():
+        try:
+            convert(np.asarray(sample[name]), out, conversion)
+        except DataError as error:
+            raise DataError(f"input `{name}`: {error.what}", why=error.why, fix=error.fix) from error
+
+
+def convert(sample: Array, out: Array, conversion: Conversion) -> None:
+    """Writes one sample into `out`, a row of one input of the model.
+
+    Raises `DataError` where the sample does not become the shape of `out`, holds NaN or infinity, or does not hold
+    whole numbers where the input does.
+    """
+    if out.dtype.kind in "iub":
+        return _convert_whole(sample, out)
     value = sample
     if value.dtype == np.uint8:
         value = value.astype(np.float32) / np.float32(255)
@@ -60,9 +93,25 @@ def convert(sample: Array, out: Array, conversion: Conversion) -> None:
         raise DataError("a sample holds NaN or infinity", fix="remove or repair it")
 
 
-def check_convertible(shape: tuple[int, ...], model_shape: tuple[int, ...], conversion: Conversion) -> None:
-    """Raises `DataError` where a sample of that shape cannot become the model's input."""
-    convert(np.zeros(shape, np.float32), np.empty(model_shape, np.float32), conversion)
+def _convert_whole(sample: Array, out: Array) -> None:
+    if sample.dtype.kind not in "iub":
+        raise DataError(
+            f"a sample has the type `{sample.dtype}`, and the model's input is `{out.dtype}`",
+            fix="store whole numbers: token ids, masks or bytes",
+        )
+    if sample.size != out.size or (sample.ndim == out.ndim and sample.shape != out.shape):
+        raise DataError(
+            f"a sample of shape {list(sample.shape)} does not fit the model's input {list(out.shape)}",
+            fix="set the length in the recipe's `data` section, or `model.inputs`, so that the two agree",
+        )
+    np.copyto(out, sample.reshape(out.shape), casting="unsafe")
+    if not np.array_equal(out, sample.reshape(out.shape)):
+        raise DataError(f"a sample holds numbers that `{out.dtype}` cannot", fix="check the ids in the data")
+
+
+def check_sample(sample: Sample, inputs: Mapping[str, tuple[tuple[int, ...], str]], conversion: Conversion) -> None:
+    """Raises `DataError` where the sample cannot become the model's inputs (name -> shape without batch, dtype)."""
+    convert_sample(sample, {name: np.empty(shape, dtype) for name, (shape, dtype) in inputs.items()}, conversion)
 
 
 def _image(value: Array, conversion: Conversion) -> Array:

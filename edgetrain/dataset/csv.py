@@ -26,7 +26,7 @@ def read_csv(path: Path, label: str = "") -> tuple[Part, tuple[str, ...]]:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
             header = next(rows, [])
-            label_column = _find_label(path, header, label)
+            label_column = find_label(path, header, label)
             columns = len(header) - 1
             for row in rows:
                 if not row:  # a blank line
@@ -35,17 +35,20 @@ def read_csv(path: Path, label: str = "") -> tuple[Part, tuple[str, ...]]:
                 if len(row) != len(header):
                     raise DataError(f"{path}:{line} has {len(row)} cells where the header has {len(header)}")
                 labels.append(row[label_column].strip())
-                features.extend(_number(path, line, header[i], cell) for i, cell in enumerate(row) if i != label_column)
+                features.extend(
+                    parse_number(path, line, header[i], cell) for i, cell in enumerate(row) if i != label_column
+                )
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as CSV", why=str(error), fix="save it as UTF-8 text") from error
     if not labels:
         raise DataError(f"{path} is empty", why="there is no row below the header", fix="check `data.source`")
-    values, names = _read_labels(path, labels)
+    values, names = number_labels(path, labels)
     table = np.frombuffer(features, np.float32).reshape(len(labels), columns)
     return Part(features=table, labels=normal_labels(values, str(path))), names
 
 
-def _find_label(path: Path, header: list[str], label: str) -> int:
+def find_label(path: Path, header: list[str], label: str) -> int:
+    """The label's column. Raises `DataError` with the columns there are."""
     names = [name.strip() for name in header]
     wanted = label or _DEFAULT_LABEL
     if wanted not in names:
@@ -57,7 +60,8 @@ def _find_label(path: Path, header: list[str], label: str) -> int:
     return names.index(wanted)
 
 
-def _number(path: Path, line: int, column: str, cell: str) -> float:
+def parse_number(path: Path, line: int, column: str, cell: str) -> float:
+    """The cell's finite number. Raises `DataError` with file, line and column."""
     try:
         value = float(cell)
     except ValueError:
@@ -70,7 +74,8 @@ def _number(path: Path, line: int, column: str, cell: str) -> float:
     return value
 
 
-def _read_labels(path: Path, labels: list[str]) -> tuple[Array, tuple[str, ...]]:
+def number_labels(path: Path, labels: list[str]) -> tuple[Array, tuple[str, ...]]:
+    """Labels as numbers where they all are, else as the numbers of their words in sorted order, and those words."""
     for kind in (np.int64, np.float32):
         try:
             return np.array(labels, dtype=str).astype(kind), ()

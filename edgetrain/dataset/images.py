@@ -16,7 +16,7 @@ import numpy as np
 from edgetrain.dataset.samples import Array, Part
 from edgetrain.errors import DataError
 
-_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def read_image_folder(folder: Path) -> tuple[Part, Part | None, tuple[str, ...]]
     if not len(part):
         raise DataError(
             f"{folder} holds no images",
-            why=f"looked for {', '.join(sorted(_SUFFIXES))} in a sub-folder for each class",
+            why=f"looked for {', '.join(sorted(SUFFIXES))} in a sub-folder for each class",
             fix="arrange them as `folder/class/image.png`",
         )
     test = _read_part(folder / "test", names) if has_parts and (folder / "test").is_dir() else None
@@ -64,7 +64,7 @@ def _read_part(folder: Path, names: tuple[str, ...]) -> Part:
     for label, name in enumerate(names):
         if not (folder / name).is_dir():
             continue
-        found = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in _SUFFIXES)
+        found = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in SUFFIXES)
         paths += found
         labels += [label] * len(found)
     return Part(features=ImageFiles(paths=tuple(paths)), labels=np.array(labels, np.int64))

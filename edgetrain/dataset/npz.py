@@ -1,20 +1,26 @@
 """Reads `.npz` files: `x` and `y`, or `x_train`, `y_train` and optionally `x_test`, `y_test`.
 
+For a model with several inputs, `x.NAME` (or `x_train.NAME`) holds the input of that name.
+
 Arrays that were stored without compression (`numpy.savez`) are mapped, not read: only the batches in use take memory.
 """
 
 from __future__ import annotations
 
 import struct
+import tokenize
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from edgetrain.dataset.samples import Array, Part, normal_labels
+from edgetrain.dataset.samples import Array, NamedSamples, Part, Samples, normal_labels
 from edgetrain.errors import DataError
 
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member: ends with the lengths of its name and extra field
+
+# NumPy parses the header of an array as Python source, so damaged ones raise what source does.
+_BROKEN = (zipfile.BadZipFile, ValueError, EOFError, OSError, SyntaxError, tokenize.TokenError)
 
 
 def read_npz(path: Path) -> tuple[Part, Part | None]:
@@ -30,7 +36,7 @@ def read_npz(path: Path) -> tuple[Part, Part | None]:
                     fix="store `x` and `y`, or `x_train` and `y_train`",
                 )
             return train, _read_part(path, archive, members, (("x_test", "y_test"),))
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+    except _BROKEN as error:
         raise DataError(f"{path} cannot be read as .npz", why=str(error), fix="write it with `numpy.savez`") from error
 
 
@@ -41,11 +47,16 @@ def _read_part(
     pairs: tuple[tuple[str, str], ...],
 ) -> Part | None:
     for features, labels in pairs:
-        if features in members and labels in members:
-            return Part(
-                features=_read_array(path, archive, members[features]),
-                labels=normal_labels(_read_array(path, archive, members[labels]), f"{path}: `{labels}`"),
-            )
+        named = {key.removeprefix(f"{features}."): key for key in sorted(members) if key.startswith(f"{features}.")}
+        if labels not in members or not (named or features in members):
+            continue
+        values: Samples
+        if features in members:
+            values = _read_array(path, archive, members[features])
+        else:
+            values = NamedSamples(arrays={n: _read_array(path, archive, members[key]) for n, key in named.items()})
+        numbers = normal_labels(_read_array(path, archive, members[labels]), f"{path}: `{labels}`")
+        return Part(features=values, labels=numbers)
     return None
 
 

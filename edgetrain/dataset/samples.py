@@ -1,8 +1,11 @@
-"""What a dataset is: samples with labels, in parts, loaded whole or one at a time."""
+"""What a dataset is: samples with labels, in parts, loaded whole or one at a time.
+
+A sample is one array, or several by the names of the model's inputs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,17 +14,42 @@ import numpy as np
 from edgetrain.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Sample = Array | Mapping[str, Any]
 
 # Part of the split's definition: another number would move samples between training and validation.
 _SPLIT_SEED = 0x5EED
 
 
 class Samples(Protocol):
-    """Features by index. An array is one; a folder of images that are opened when asked for is another."""
+    """Features by index. An array is one; a folder of images that are opened when asked for is another.
+
+    An item is an array, or a mapping from input names to arrays.
+    """
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSamples:
+    """Several arrays of one length, by the names of the model's inputs: item i holds row i of each."""
+
+    arrays: Mapping[str, Samples]
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(values) for name, values in self.arrays.items()}
+        if len(set(lengths.values())) != 1:
+            raise DataError(
+                f"the inputs hold unequal numbers of samples: {', '.join(f'`{n}` {c}' for n, c in lengths.items())}",
+                fix="make them the same length",
+            )
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    def __getitem__(self, index: Any, /) -> Mapping[str, Any]:
+        return {name: values[index] for name, values in self.arrays.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,27 +119,53 @@ def split(
     test: Part | None = None,
     limit: int | None = None,
     test_limit: int | None = None,
+    test_share: float = 0.0,
     validation: float = 0.0,
     class_names: tuple[str, ...] = (),
+    groups: Array | None = None,
 ) -> Dataset:
     """A dataset from its source's parts. Which rows are used and held out depends on the numbers given, nothing else.
 
-    `limit` rows (of the test part `test_limit`) are drawn from the whole part, so that a source sorted by class stays
-    balanced; the share `validation` of them (at least one, when it is not 0) is held out.
+    Where there is no `test` part, the share `test_share` of `part` becomes one. `limit` rows (of the test part
+    `test_limit`) are drawn from the whole part, so that a source sorted by class stays balanced; the share
+    `validation` of them (at least one, when it is not 0) is held out. `groups` names the group of each row of `part`
+    (the person, say): no group is in two parts.
     """
     if len(part) == 0:
         raise DataError(f"{name} holds no training samples", fix="check `data.source`")
-    order = _draw(len(part), limit)
+    if test is None and test_share > 0:
+        rows, test_rows = _hold_out(_draw(len(part), None), groups, test_share)
+        test = part.take(test_rows)
+    else:
+        rows = np.arange(len(part))
+    order = rows[_draw(len(rows), limit)]
     if test is not None and test_limit is not None and test_limit < len(test):
         test = test.take(np.sort(_draw(len(test), test_limit)))
-    held_out = min(len(order) - 1, max(1, round(len(order) * validation))) if validation > 0 else 0
+    order, held_out = _hold_out(order, groups, validation) if validation > 0 else (np.sort(order), order[:0])
     return Dataset(
         name=name,
-        train=part.take(np.sort(order[held_out:])),
-        validation=part.take(np.sort(order[:held_out])) if held_out else None,
+        train=part.take(order),
+        validation=part.take(held_out) if len(held_out) else None,
         test=test if test is not None and len(test) else None,
         class_names=class_names,
     )
+
+
+def _hold_out(order: Array, groups: Array | None, share: float) -> tuple[Array, Array]:
+    """The rows that stay and those held out, both sorted: the first `share` of `order`, or whole groups of about it.
+
+    At least one row or group is held out, and one stays.
+    """
+    if groups is None:
+        count = min(len(order) - 1, max(1, round(len(order) * share)))
+        return np.sort(order[count:]), np.sort(order[:count])
+    present, group_of, sizes = np.unique(groups[order], return_inverse=True, return_counts=True)
+    drawn = _draw(len(present), None)
+    # The number of groups whose rows together come closest to the share.
+    distance = np.abs(np.cumsum(sizes[drawn]) - share * len(order))
+    count = min(len(present) - 1, int(distance.argmin()) + 1)
+    is_held_out = np.isin(group_of, drawn[:count])
+    return np.sort(order[~is_held_out]), np.sort(order[is_held_out])
 
 
 def _draw(samples: int, limit: int | None) -> Array:
@@ -119,18 +173,25 @@ def _draw(samples: int, limit: int | None) -> Array:
 
 
 def from_arrays(
-    features: Samples,
+    features: Samples | Mapping[str, Samples],
     labels: Any,
     *,
     name: str = "the arrays",
-    test: tuple[Samples, Any] | None = None,
+    test: tuple[Samples | Mapping[str, Samples], Any] | None = None,
     limit: int | None = None,
     validation: float = 0.1,
 ) -> Dataset:
-    """A dataset over arrays, or over anything with a length and an index that gives one sample."""
-    part = Part(features=features, labels=normal_labels(labels, name))
-    test_part = None if test is None else Part(features=test[0], labels=normal_labels(test[1], name))
+    """A dataset over arrays, or over anything with a length and an index that gives one sample.
+
+    For a model with several inputs, `features` maps the name of each to its array.
+    """
+    part = Part(features=_named(features), labels=normal_labels(labels, name))
+    test_part = None if test is None else Part(features=_named(test[0]), labels=normal_labels(test[1], name))
     return split(part, name=name, test=test_part, limit=limit, validation=validation)
+
+
+def _named(features: Samples | Mapping[str, Samples]) -> Samples:
+    return NamedSamples(arrays=features) if isinstance(features, Mapping) else features
 
 
 def from_pairs(pairs: Sequence[tuple[Any, Any]], *, name: str = "the sequence", validation: float = 0.1) -> Dataset:
@@ -175,4 +236,5 @@ class _First:
         return len(self.pairs)
 
     def __getitem__(self, index: Any, /) -> Any:
-        return np.asarray(self.pairs[int(index)][0])
+        sample = self.pairs[int(index)][0]
+        return sample if isinstance(sample, Mapping) else np.asarray(sample)

@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from edgetrain._tvm import dtype_of, relax, shape_of, te, tirx
-from edgetrain.errors import UsageError
+from edgetrain.graph.adapted import adapt
+from edgetrain.graph.adapters import Beside
 from edgetrain.graph.autodiff import Tape, differentiate, emit_forward
 from edgetrain.graph.gradients.rule import emit_kernel
 from edgetrain.graph.ir import Role, Tensor
-from edgetrain.graph.losses import LOSSES, label_shape
-from edgetrain.graph.optimizers import OPTIMIZERS, Optimizer
+from edgetrain.graph.loss import Loss
+from edgetrain.graph.losses import loss_of
+from edgetrain.graph.optimizers import ACCUMULATED, Optimizer, optimizer_of, state_prefixes
 from edgetrain.graph.options import TrainOptions
-from edgetrain.graph.trainable import select_trainable
+from edgetrain.graph.products import product_weights
 from edgetrain.model.model import Array, Model
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ class BuiltStep:
     tensors: Mapping[str, Tensor]  # persistent ones
     initial: Mapping[str, Array]  # values of parameters and state
     trained: tuple[str, ...]
+    adapters: tuple[Beside, ...] = ()  # beside frozen weights; merged into them on export
+    output_axes: Mapping[str, int] = field(default_factory=dict)  # of weights that can be trained in part
 
 
 @dataclass
@@ -63,26 +67,30 @@ class _Emission:
 
 def build_step(model: Model, options: TrainOptions) -> BuiltStep:
     """Raises `UsageError` for options that do not fit the model, `UnsupportedError` for missing gradients."""
-    if options.loss not in LOSSES:
-        raise UsageError(f"unknown train.loss `{options.loss}`", fix=f"use one of: {', '.join(LOSSES)}")
-    if options.optimizer.kind not in OPTIMIZERS:
-        raise UsageError(
-            f"unknown train.optimizer `{options.optimizer.kind}`", fix=f"use one of: {', '.join(OPTIMIZERS)}"
-        )
-    trained = select_trainable(model, options.update_mode, options.update_names)
-    optimizer = OPTIMIZERS[options.optimizer.kind](options.optimizer)
-    tensors, initial = _persistent_tensors(model, options, optimizer, trained)
+    optimizer = optimizer_of(options)
+    loss = loss_of(options, _output_shape(model))
+    adapted = adapt(model, options)
+    model, trained = adapted.model, adapted.trained
+    tensors, initial = _persistent_tensors(model, options, loss, optimizer, trained)
     builder = relax.BlockBuilder(model.module)
-    functions = {"step": _build_training(builder, model, options, optimizer, trained, tensors)}
+    functions = {"step": _build_training(builder, model, options, loss, optimizer, trained, tensors)}
     if options.accumulate > 1:
         functions["apply"] = _build_apply(builder, options, optimizer, trained, tensors)
-    functions["evaluate"] = _build_evaluate(builder, model, options, tensors)
+    functions["evaluate"] = _build_evaluate(builder, model, loss, tensors)
     log.info("built a training step: %d of %d parameters trained", len(trained), len(model.parameters))
-    return BuiltStep(module=builder.get(), functions=functions, tensors=tensors, initial=initial, trained=trained)
+    return BuiltStep(
+        module=builder.get(),
+        functions=functions,
+        tensors=tensors,
+        initial=initial,
+        trained=trained,
+        adapters=adapted.adapters,
+        output_axes={w.name: w.outputs_axis for w in product_weights(model) if w.name in trained},
+    )
 
 
 def _persistent_tensors(
-    model: Model, options: TrainOptions, optimizer: Optimizer, trained: tuple[str, ...]
+    model: Model, options: TrainOptions, loss: Loss, optimizer: Optimizer, trained: tuple[str, ...]
 ) -> tuple[dict[str, Tensor], dict[str, Array]]:
     tensors: dict[str, Tensor] = {}
     initial: dict[str, Array] = {}
@@ -93,23 +101,25 @@ def _persistent_tensors(
     for name, value in model.parameters.items():
         add(name, tuple(value.shape), str(value.dtype), Role.PARAMETER)
         initial[name] = value
-    prefixes = (*optimizer.state, *(["accumulated"] if options.accumulate > 1 else []))
     for name in trained:
-        for prefix in prefixes:
+        for prefix in state_prefixes(options):
             state = f"{prefix}:{name}"
             add(state, tensors[name].shape, tensors[name].dtype, Role.STATE)
             initial[state] = np.zeros(tensors[name].shape, tensors[name].dtype)
     for spec in model.inputs:
         add(spec.name, spec.shape, spec.dtype, Role.INPUT)
-    output = model.function.body.body.ty.fields[0]
-    shape = tuple(int(d) for d in output.shape)
-    add(LABELS, label_shape(options.loss, shape), LOSSES[options.loss].label_dtype, Role.INPUT)
+    add(LABELS, loss.label_shape, loss.label_dtype, Role.INPUT)
     for scalar in optimizer.scalars:
         add(scalar, (), "float32", Role.INPUT)
     add(LOSS, (), "float32", Role.OUTPUT)
     for name, ty in zip(model.outputs, model.function.body.body.ty.fields, strict=True):
         add(EVALUATE_PREFIX + name, tuple(int(d) for d in ty.shape), str(ty.dtype), Role.OUTPUT)
     return tensors, initial
+
+
+def _output_shape(model: Model) -> tuple[int, ...]:
+    """The shape of the model's first output, the one the loss reads."""
+    return tuple(int(d) for d in model.function.body.body.ty.fields[0].shape)
 
 
 def _begin(builder: Any, tensors: Mapping[str, Tensor], names: list[str]) -> _Emission:
@@ -129,13 +139,13 @@ def _build_training(
     builder: Any,
     model: Model,
     options: TrainOptions,
+    loss: Loss,
     optimizer: Optimizer,
     trained: tuple[str, ...],
     tensors: Mapping[str, Tensor],
 ) -> BuiltFunction:
     roles = (Role.PARAMETER, Role.STATE, Role.INPUT)
     emission = _begin(builder, tensors, [t.name for t in tensors.values() if t.role in roles])
-    loss = LOSSES[options.loss]
     with builder.function("step", list(emission.variables.values())):
         with builder.dataflow():
             tape = emit_forward(
@@ -208,7 +218,7 @@ def _emit_accumulate(emission: _Emission, name: str, gradient: Any, count: int) 
         share = tirx.const(1.0 / count, g.dtype)
         return te.compute(g.shape, lambda *i: total[i] + g[i] * share, name="accumulate")
 
-    accumulated = f"accumulated:{name}"
+    accumulated = f"{ACCUMULATED}:{name}"
     emission.results[accumulated] = emit_kernel(
         emission.builder, accumulate, emission.variables[accumulated], gradient, fusible=False
     )
@@ -244,15 +254,15 @@ def _build_apply(
     trained: tuple[str, ...],
     tensors: Mapping[str, Tensor],
 ) -> BuiltFunction:
-    states = [f"{prefix}:{n}" for n in trained for prefix in (*optimizer.state, "accumulated")]
+    states = [f"{prefix}:{n}" for n in trained for prefix in (*optimizer.state, ACCUMULATED)]
     emission = _begin(builder, tensors, [*trained, *states, *optimizer.scalars])
     with builder.function("apply", list(emission.variables.values())):
         with builder.dataflow():
-            totals = {n: emission.variables[f"accumulated:{n}"] for n in trained}
+            totals = {n: emission.variables[f"{ACCUMULATED}:{n}"] for n in trained}
             for name, gradient in _clipped(builder, totals, options.clip_norm).items():
                 _emit_update(emission, optimizer, name, gradient)
             for name in trained:
-                accumulated = f"accumulated:{name}"
+                accumulated = f"{ACCUMULATED}:{name}"
                 zeros = relax.op.zeros(tensors[accumulated].shape, tensors[accumulated].dtype)
                 emission.results[accumulated] = builder.emit(zeros)
             returned = builder.emit_output(relax.Tuple(list(emission.results.values())))
@@ -260,7 +270,7 @@ def _build_apply(
     return _end(emission)
 
 
-def _build_evaluate(builder: Any, model: Model, options: TrainOptions, tensors: Mapping[str, Tensor]) -> BuiltFunction:
+def _build_evaluate(builder: Any, model: Model, loss: Loss, tensors: Mapping[str, Tensor]) -> BuiltFunction:
     """The outputs as the loss sees them (logits), so that one set of metrics serves every model."""
     inputs = [s.name for s in model.inputs]
     emission = _begin(builder, tensors, [*model.parameters, *inputs])
@@ -269,7 +279,7 @@ def _build_evaluate(builder: Any, model: Model, options: TrainOptions, tensors: 
             tape = emit_forward(
                 builder, model.function, _arguments(model, emission), model.sources, training_batchnorm=False
             )
-            outputs = (_loss_input(tape, LOSSES[options.loss].absorbs), *tape.outputs[1:])
+            outputs = (_loss_input(tape, loss.absorbs), *tape.outputs[1:])
             for name, output in zip(model.outputs, outputs, strict=True):
                 assert dtype_of(output) == tensors[EVALUATE_PREFIX + name].dtype
                 emission.results[EVALUATE_PREFIX + name] = output

@@ -6,16 +6,18 @@ from collections import Counter
 from typing import Any
 
 from edgetrain._tvm import relax
+from edgetrain.graph.adapted import adapt
 from edgetrain.graph.autodiff import emit_forward, missing_gradients
 from edgetrain.graph.options import TrainOptions
-from edgetrain.graph.trainable import running_statistics, select_trainable
+from edgetrain.graph.trainable import running_statistics
 from edgetrain.model.load import opset_of
 from edgetrain.model.model import Model
 
 
 def inspect(proto: Any, model: Model, options: TrainOptions) -> dict[str, Any]:
     """Raises `UsageError` when `options` select no parameter. Missing gradients are listed, not raised."""
-    trained = select_trainable(model, options.update_mode, options.update_names)
+    adapted = adapt(model, options)
+    trained, model = adapted.trained, adapted.model
     statistics = running_statistics(model)
     return {
         "name": model.name,

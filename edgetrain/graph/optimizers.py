@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgetrain._tvm import constant_like, te, tirx
-from edgetrain.graph.options import OptimizerOptions
+from edgetrain.errors import UsageError
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
 
 LEARNING_RATE = "train.learning_rate"
 FIRST_CORRECTION = "train.first_correction"  # 1 − β₁ᵗ
 SECOND_CORRECTION = "train.second_correction"  # 1 − β₂ᵗ
+ACCUMULATED = "accumulated"  # the prefix of a gradient that grows over several batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +80,17 @@ OPTIMIZERS: Mapping[str, Callable[[OptimizerOptions], Optimizer]] = {
     "adam": lambda options: _adam(options, decoupled=False),
     "adamw": lambda options: _adam(options, decoupled=True),
 }
+
+
+def optimizer_of(options: TrainOptions) -> Optimizer:
+    """Raises `UsageError` for a kind that is not in the table."""
+    kind = options.optimizer.kind
+    if kind not in OPTIMIZERS:
+        raise UsageError(f"unknown train.optimizer `{kind}`", fix=f"use one of: {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[kind](options.optimizer)
+
+
+def state_prefixes(options: TrainOptions) -> tuple[str, ...]:
+    """Prefixes of all the tensors that each trained parameter has beside it."""
+    accumulated = (ACCUMULATED,) if options.accumulate > 1 else ()
+    return (*optimizer_of(options).state, *accumulated)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,12 @@ class GraphWriter:
         self._initializers.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
+    def constant(self, name: str, value: np.ndarray[Any, Any]) -> str:
+        """A stored value that several nodes may share: the second time a name is given, the first value stands."""
+        if all(tensor.name != name for tensor in self._initializers):
+            self.weight(name, value)
+        return name
+
     def node(self, op: str, inputs: Sequence[str], name: str, **attributes: object) -> str:
         """Adds a node with one output, and returns the output's name."""
         self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, **attributes))
@@ -45,15 +51,15 @@ class GraphWriter:
         inputs = [x, self.weight(f"{name}.weight", weight)]
         if bias is not None:
             inputs.append(self.weight(f"{name}.bias", bias))
-        height, width = weight.shape[2:]
+        kernel = list(weight.shape[2:])
         return self.node(
             "Conv",
             inputs,
             name,
-            kernel_shape=[height, width],
-            strides=[stride, stride],
+            kernel_shape=kernel,
+            strides=[stride] * len(kernel),
             pads=list(pads),
-            dilations=[1, 1],
+            dilations=[1] * len(kernel),
             group=group,
         )
 
@@ -76,10 +82,7 @@ class GraphWriter:
     def clip(self, x: str, name: str, *, low: float, high: float) -> str:
         bounds = []
         for bound in (low, high):
-            key = f"clip.{bound:g}"
-            if all(tensor.name != key for tensor in self._initializers):
-                self.weight(key, np.array(bound, np.float32))
-            bounds.append(key)
+            bounds.append(self.constant(f"clip.{bound:g}", np.array(bound, np.float32)))
         return self.node("Clip", [x, *bounds], name)
 
     def dense(self, x: str, weight: FloatArray, bias: FloatArray, output: str, *, layer: str) -> str:
@@ -89,10 +92,16 @@ class GraphWriter:
 
     def finish(self, name: str, *, image: Sequence[int], classes: int) -> onnx.ModelProto:
         """The model from `image` (batch, *image) to the value `logits` (batch, classes), checked."""
+        return self.finish_with(name, inputs={"image": (TensorProto.FLOAT, image)}, classes=classes)
+
+    def finish_with(
+        self, name: str, *, inputs: Mapping[str, tuple[int, Sequence[int | str]]], classes: int
+    ) -> onnx.ModelProto:
+        """The model from several inputs, each an ONNX element type and a shape without the batch, to `logits`."""
         graph = helper.make_graph(
             self._nodes,
             name,
-            [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", *image])],
+            [helper.make_tensor_value_info(n, kind, ["batch", *shape]) for n, (kind, shape) in inputs.items()],
             [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", classes])],
             self._initializers,
         )

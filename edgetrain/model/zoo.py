@@ -1,21 +1,23 @@
 """Models that come with edgetrain, built as ONNX from a seed or from the weights of a pip package.
 
-The same name gives the same bytes. The batch is symbolic (`batch`); the input is `image`, the output `logits`.
+The same name gives the same bytes. The batch is symbolic (`batch`); the output is `logits`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import TensorProto
 
 from edgetrain.errors import ModelError
 from edgetrain.model.efficientnet import efficientnet_lite0
+from edgetrain.model.head import replace_head as replace_head  # where `program/` looks for it
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
+from edgetrain.model.zoo_magika import magika
+from edgetrain.model.zoo_minilm import minilm_l6
 from edgetrain.schema import close_to
 
 _SEED = 0
@@ -56,13 +58,49 @@ def small_cnn(
     return writer.finish(name, image=image, classes=classes)
 
 
+def series_cnn(
+    name: str, *, channels: int, steps: int, filters: tuple[int, ...], kernel: int, classes: int
+) -> onnx.ModelProto:
+    """1-D convolutions over time, each with BatchNorm and a max pool of 2, the mean over time, and one dense layer.
+
+    The input is `series`, (batch, channels, steps). Weights are drawn by He's rule from a fixed seed.
+    """
+    rng = np.random.Generator(np.random.PCG64(_SEED))
+    writer = GraphWriter()
+    x, inputs = "series", channels
+    for layer, outputs in enumerate(filters):
+        weight = _normal(rng, (outputs, inputs, kernel), variance=2 / (inputs * kernel))
+        x = writer.convolution(x, weight, f"conv{layer}", pads=(kernel // 2, kernel // 2))
+        x = _fresh_batch_norm(writer, x, f"norm{layer}", outputs)
+        x = writer.node("Relu", [x], f"relu{layer}")
+        x = writer.node("MaxPool", [x], f"pool{layer}", kernel_shape=[2], strides=[2])
+        inputs = outputs
+    x = writer.node("GlobalAveragePool", [x], "mean")
+    x = writer.node("Flatten", [x], "features", axis=1)
+    weight = _normal(rng, (classes, inputs), variance=1 / inputs)
+    writer.dense(x, weight, np.zeros(classes, np.float32), "logits", layer="head")
+    return writer.finish_with(name, inputs={"series": (TensorProto.FLOAT, (channels, steps))}, classes=classes)
+
+
 _digits_cnn = partial(small_cnn, image=(1, 8, 8), channels=(16, 32), pool_after=(1,))
 
 _ZOO: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "digits-cnn": partial(_digits_cnn, "digits-cnn"),
     "digits-cnn-bn": partial(_digits_cnn, "digits-cnn-bn", batch_norm=True),
     "fashion-cnn": partial(small_cnn, "fashion-cnn", image=(1, 28, 28), channels=(16, 32, 64), pool_after=(0, 1)),
+    "voice-cnn": partial(
+        small_cnn,
+        "voice-cnn",
+        image=(1, 40, 98),
+        channels=(12, 24, 48),
+        pool_after=(0, 1, 2),
+        batch_norm=True,
+        classes=5,
+    ),
+    "watch-cnn": partial(series_cnn, "watch-cnn", channels=6, steps=128, filters=(16, 32, 64), kernel=5, classes=7),
     "efficientnet-lite0": efficientnet_lite0,
+    "minilm-l6": minilm_l6,
+    "magika": magika,
 }
 
 
@@ -80,68 +118,6 @@ def build_zoo_model(name: str) -> onnx.ModelProto:
             fix="use one of them, or the path of an .onnx file",
         )
     return _ZOO[name]()
-
-
-# What may stand between the last dense layer and the output: none of it depends on the number of classes.
-_AFTER_HEAD = frozenset({"Identity", "Cast", "Dropout", "Softmax", "LogSoftmax", "Sigmoid"})
-
-
-def replace_head(model: onnx.ModelProto, classes: int, seed: int) -> onnx.ModelProto:
-    """A copy of a classifier whose last dense layer has `classes` outputs and new weights, drawn from `seed`.
-
-    The last dense layer is the MatMul or Gemm whose result reaches the model's first output through nothing but a
-    bias and elementwise nodes. New weights have the variance 1 / inputs, the new bias is 0.
-    Raises `ModelError` where there is no such layer, or where its weight is not its own and stored in the file.
-    """
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    graph = result.graph
-    head, bias, path = _find_head(graph)
-    stored = {tensor.name: tensor for tensor in graph.initializer}
-    users = [name for node in graph.node for name in node.input]
-    for name in (head.input[1], bias):
-        if name and (name not in stored or users.count(name) != 1):
-            raise ModelError(
-                f"the head `{head.name or head.output[0]}` cannot be replaced",
-                why=f"`{name}` is computed or shared, not a stored parameter of the head alone",
-                fix="leave out `model.classes`, or export the model with a dense layer of its own at the end",
-            )
-    weight = stored[head.input[1]]
-    outputs_first = head.op_type == "Gemm" and any(a.name == "transB" and a.i for a in head.attribute)
-    features = weight.dims[1] if outputs_first else weight.dims[0]
-    fresh = _normal(np.random.Generator(np.random.PCG64(seed)), (classes, features), variance=1.0 / features)
-    weight.CopyFrom(numpy_helper.from_array(fresh if outputs_first else np.ascontiguousarray(fresh.T), weight.name))
-    if bias:
-        stored[bias].CopyFrom(numpy_helper.from_array(np.zeros(classes, np.float32), bias))
-    graph.output[0].type.tensor_type.shape.dim[-1].dim_value = classes
-    kept = [info for info in graph.value_info if info.name not in path]  # theirs tells the old number of classes
-    del graph.value_info[:]
-    graph.value_info.extend(kept)
-    return result
-
-
-def _find_head(graph: Any) -> tuple[Any, str, frozenset[str]]:
-    """The last dense node, the name of its bias (or nothing), and the values from there to the output."""
-    producers = {output: node for node in graph.node for output in node.output}
-    stored = {tensor.name for tensor in graph.initializer}
-    name, bias, path = graph.output[0].name, "", set()
-    while (node := producers.get(name)) is not None:
-        path.add(name)
-        if node.op_type in ("MatMul", "Gemm"):
-            return node, node.input[2] if len(node.input) > 2 else bias, frozenset(path)
-        constants = [value for value in node.input if value in stored]
-        if node.op_type == "Add" and len(constants) == 1 and not bias:
-            bias = constants[0]
-            name = next(value for value in node.input if value != bias)
-        elif node.op_type in _AFTER_HEAD:
-            name = node.input[0]
-        else:
-            break
-    raise ModelError(
-        f"the model has no dense layer at its output `{graph.output[0].name}` to replace",
-        why=f"`{name}` comes from {node.op_type if node is not None else 'an input'}, not from MatMul or Gemm",
-        fix="leave out `model.classes`, or export the model with a dense layer at the end",
-    )
 
 
 def _fresh_batch_norm(writer: GraphWriter, x: str, name: str, channels: int) -> str:

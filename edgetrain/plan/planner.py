@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -22,8 +23,9 @@ from edgetrain.plan.schedule import (
     align,
     replay,
 )
-from edgetrain.plan.solvers import FLOORS, SOLVERS
+from edgetrain.plan.solvers import FLOORS, SOLVERS, STAND_INS, Solver
 from edgetrain.plan.solvers.keep_all import keep_all_steps
+from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.units import Bytes, parse_bytes, show_bytes, show_bytes_up, show_joules, show_seconds
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,8 @@ CostsByFunction = Mapping[str, Mapping[str, OpCost]]
 _TRAINING_FUNCTION = "step"
 _MAX_TIGHTENINGS = 8  # solves again with a tighter limit because of fragmentation
 _LEAST_TIGHTENING_SHARE = 0.005
+_SHARE_OF_TIME_LEFT = 0.6  # for one solve: there may be others
+_LEAST_SOLVE_S = 1.0
 _FIRST_RAISE_SHARE = 0.0025  # how far the smallest budget is raised when packing misses it; doubles each time
 _LOWERINGS = 3  # halvings between the last budget that failed and the first that fits
 
@@ -42,8 +46,10 @@ class _Inputs:
     graph: TrainGraph
     costs: CostsByFunction
     solver: str
+    solve: Solver  # usually that solver
     storage: StorageCost | None
     layout: PersistentLayout
+    options: SolverOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +69,17 @@ def make_plan(
     *,
     solver: str = "greedy",
     storage: StorageCost | None = None,
+    options: SolverOptions | None = None,
 ) -> Plan:
     """Plans every function of the graph into one arena that fits the budget.
 
-    Without a memory budget nothing is recomputed or paged. Time and energy are checked against the model of `step`.
+    Without a memory budget nothing is recomputed or paged. Time and energy are checked against the model of `step`;
+    if the fastest plan takes too much energy, the most frugal one is tried.
     Raises `PlanInfeasibleError` with the smallest budget that works, tried before it is named; `UsageError` for an
     unknown solver.
     """
-    if solver not in SOLVERS:
-        raise UsageError(f"there is no solver `{solver}`", fix=f"choose one of {', '.join(sorted(SOLVERS))}")
-    inputs = _Inputs(graph=graph, costs=costs, solver=solver, storage=storage, layout=layout_persistent(graph))
-    plan = _attempt(inputs, budget)
+    inputs = _inputs(graph, costs, solver, storage, options)
+    plan = _attempt_frugally(inputs, budget)
     if plan is None:
         assert budget.memory_bytes is not None  # without a limit every attempt succeeds
         smallest = _smallest_plan(inputs, budget)
@@ -84,6 +90,51 @@ def make_plan(
     ops = sum(map(len, graph.functions.values()))
     log.info("planned %d ops, peak %s, one step %s", ops, show_bytes(plan.peak_bytes), show_seconds(plan.seconds))
     return plan
+
+
+def try_plan(
+    graph: TrainGraph,
+    budget: Budget,
+    costs: CostsByFunction,
+    *,
+    solver: str = "greedy",
+    storage: StorageCost | None = None,
+    options: SolverOptions | None = None,
+) -> Plan | None:
+    """`make_plan` without the search for the smallest budget: None where the solver finds nothing that fits.
+
+    Raises `UsageError` for an unknown solver, or for a graph that the solver does not take.
+    """
+    return _attempt_frugally(_inputs(graph, costs, solver, storage, options), budget)
+
+
+def _inputs(
+    graph: TrainGraph,
+    costs: CostsByFunction,
+    solver: str,
+    storage: StorageCost | None,
+    options: SolverOptions | None,
+) -> _Inputs:
+    if solver not in SOLVERS:
+        raise UsageError(f"there is no solver `{solver}`", fix=f"choose one of {', '.join(sorted(SOLVERS))}")
+    return _Inputs(
+        graph=graph,
+        costs=costs,
+        solver=solver,
+        solve=SOLVERS[solver],
+        storage=storage,
+        layout=layout_persistent(graph),
+        options=options or SolverOptions(),
+    )
+
+
+def _attempt_frugally(inputs: _Inputs, budget: Budget) -> Plan | None:
+    """The fastest plan that fits; the one with the least energy, if the fastest breaks the energy budget."""
+    plan = _attempt(inputs, budget)
+    if plan is None or budget.energy_j is None or plan.joules <= budget.energy_j:
+        return plan
+    options = replace(inputs.options, objective="joules", deadline_s=budget.deadline_s)
+    return _attempt(replace(inputs, options=options), budget) or plan
 
 
 def _attempt(inputs: _Inputs, budget: Budget) -> Plan | None:
@@ -120,10 +171,19 @@ def _fit(inputs: _Inputs, function: str, memory_bytes: int) -> _Solved | None:
     """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
     available_bytes = memory_bytes - inputs.layout.nbytes
     limit_bytes = available_bytes
+    ends_s = time.monotonic() + inputs.options.time_limit_s
     for _ in range(_MAX_TIGHTENINGS):
         if limit_bytes <= 0:
             return None
-        steps = SOLVERS[inputs.solver](inputs.graph, function, limit_bytes, inputs.costs[function], inputs.storage)
+        left_s = max(_LEAST_SOLVE_S, _SHARE_OF_TIME_LEFT * (ends_s - time.monotonic()))
+        steps = inputs.solve(
+            inputs.graph,
+            function,
+            limit_bytes,
+            inputs.costs[function],
+            inputs.storage,
+            options=replace(inputs.options, time_limit_s=left_s),
+        )
         if steps is None:
             return None
         solved = _pack(inputs, function, steps, enough_bytes=available_bytes)
@@ -153,6 +213,7 @@ def _smallest_plan(inputs: _Inputs, budget: Budget) -> Plan:
     Starts from the solver's own floor, which knows nothing of fragmentation, and raises it until the arena fits.
     """
     floor = FLOORS[inputs.solver]
+    inputs = replace(inputs, solve=STAND_INS.get(inputs.solver, inputs.solve))
     temporary_bytes = max(floor(inputs.graph, f, inputs.costs[f], inputs.storage) for f in inputs.graph.functions)
     failed_bytes, raise_by = 0, _FIRST_RAISE_SHARE
     plan = _attempt_shown(inputs, budget, temporary_bytes)

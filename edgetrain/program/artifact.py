@@ -16,7 +16,7 @@ import json
 import logging
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -77,15 +77,29 @@ class Artifact:
         """A hash of everything the folder holds: equal for two builds of the same inputs."""
         return cache_key(manifest_to_json(self.manifest))
 
-    def copy_to(self, directory: Path) -> None:
-        """Copies the folder in one piece, replacing an older artifact. Raises `UsageError` as `write_artifact` does."""
+    def copy_to(self, directory: Path, *, saved: bytes | bytearray | None = None) -> None:
+        """Copies the folder in one piece, replacing an older artifact; with `saved`, it starts from those parameters.
+
+        Raises `UsageError` as `write_artifact` does, `InternalError` when `saved` is not of this program's size.
+        """
         if directory.exists():
             _require_replaceable(directory)
         with scratch_directory(directory) as scratch:
             shutil.copytree(self.directory, scratch / "artifact")
+            if saved is not None:
+                self._start_from(scratch / "artifact", saved)
             if directory.exists():
                 move_aside(directory)
             move_into_place(scratch / "artifact", directory)
+
+    def _start_from(self, copied: Path, saved: bytes | bytearray) -> None:
+        if len(saved) != self.manifest.saved_bytes:
+            raise InternalError(f"{len(saved)} saved bytes are not the program's {self.manifest.saved_bytes}")
+        with (copied / PARAMETERS).open("r+b") as stream:
+            stream.write(saved)
+        files = {**self.manifest.files, PARAMETERS: file_sha256(copied / PARAMETERS)}
+        manifest = replace(self.manifest, files=files)
+        (copied / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
 
 
 def write_artifact(

@@ -47,6 +47,8 @@ class ModelSource:
 
     source: str
     classes: int | None = None
+    head: str = ""  # the layer that `classes` replaces; empty: found by graph analysis
+    fold_batchnorm: bool = False
     seed: int = 0
 
     def identity(self) -> dict[str, object]:

@@ -16,12 +16,14 @@ from typing import Any, TextIO
 import numpy as np
 import onnx
 
-from edgetrain.errors import EdgetrainError
+from edgetrain.errors import DeviceError, EdgetrainError
 from edgetrain.graph.ir import to_json
 from edgetrain.graph.options import TrainOptions
+from edgetrain.model.fold_batchnorm import fold_batchnorm
+from edgetrain.model.head import replace_head
 from edgetrain.model.load import check, load_onnx
 from edgetrain.model.model import Array, Model
-from edgetrain.model.zoo import build_zoo_model, replace_head
+from edgetrain.model.zoo import build_zoo_model
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
 from edgetrain.program.layout import SHIPPED_ROLES
@@ -36,32 +38,49 @@ def main() -> int:
         _JOBS[job["job"]](job["request"], Path(job["out"]), channel)
     except EdgetrainError as error:
         channel.write(json.dumps(error.to_json()) + "\n")
+    except OSError as error:
+        channel.write(json.dumps(_refused(error).to_json()) + "\n")
     return 0
+
+
+def _refused(error: OSError) -> DeviceError:
+    """A full disk is the machine's failure, not the compiler's."""
+    return DeviceError(
+        f"the compiler could not use {f'`{error.filename}`' if error.filename else 'a file'}",
+        why=error.strerror or str(error),
+        fix="free space for the build cache and for temporary files, or move them with XDG_CACHE_HOME and TMPDIR",
+    )
 
 
 def _say(channel: TextIO, stage: str, done: int = 0, total: int = 0) -> None:
     channel.write(json.dumps({"stage": stage, "done": done, "total": total}) + "\n")
 
 
-def _open_model(source: ModelSource) -> Any:
+def _open_model(source: ModelSource) -> tuple[Any, tuple[str, ...]]:
+    """The model as it is trained and exported, and what was rewritten in it."""
     if source.source.startswith(ZOO):
         proto = build_zoo_model(source.source.removeprefix(ZOO))
     else:
         proto = load_onnx(Path(source.source))
     if source.classes is not None:
-        proto = replace_head(proto, source.classes, source.seed)
+        proto = replace_head(proto, source.classes, source.seed, source.head)
         check(proto, source.source)
-    return proto
+    if not source.fold_batchnorm:
+        return proto, ()
+    folded = fold_batchnorm(proto)
+    check(folded.model, source.source)
+    return folded.model, folded.rewrites
 
 
 def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tuple[Any, Model]:
     from edgetrain.model.importer import import_model  # TVM loads here, after the job was read
 
-    proto = _open_model(source)
+    proto, rewrites = _open_model(source)
     _say(channel, "importing the model")
     name = source.source.removeprefix(ZOO).rsplit("/", 1)[-1].removesuffix(".onnx")
     shapes = {n: (options.batch, *s) for n, s in (options.input_shapes or {}).items()}
-    return proto, import_model(proto, name=name, batch=options.batch, shapes=shapes)
+    model = import_model(proto, name=name, batch=options.batch, shapes=shapes)
+    return proto, dataclasses.replace(model, rewrites=(*rewrites, *model.rewrites))
 
 
 def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
@@ -90,7 +109,9 @@ def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         "outputs": list(model.outputs),
         "trained": list(built.trained),
         "parameters": sum(int(np.prod(a.shape)) for a in model.parameters.values()),
-        "trained_parameters": sum(int(np.prod(model.parameters[n].shape)) for n in built.trained),
+        "trained_parameters": sum(built.tensors[n].elements for n in built.trained),
+        "adapters": [adapter.to_json() for adapter in built.adapters],
+        "output_axes": dict(built.output_axes),
         "rewrites": list(model.rewrites),
     }
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

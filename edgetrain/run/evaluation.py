@@ -8,7 +8,7 @@ import numpy as np
 
 from edgetrain.errors import DataError, DivergedError
 from edgetrain.run.engine import EVALUATE, LABELS, BatchSource, Engine, evaluated
-from edgetrain.run.metrics import LOSSES, METRICS, Tally
+from edgetrain.run.metrics import METRICS, loss_metric
 from edgetrain.run.settings import TrainSettings
 
 
@@ -40,8 +40,15 @@ def evaluate(
     inputs = {name: engine.tensor(name) for name in settings.inputs}
     labels = engine.tensor(LABELS)
     outputs = engine.tensor(evaluated(settings.output))
-    metrics = {"loss": LOSSES[settings.loss], **{name: METRICS[name] for name in settings.metrics}}
-    tallies = {name: Tally() for name in metrics}
+    metrics = {
+        "loss": loss_metric(settings.loss, settings.loss_options),
+        **{
+            # A metric that is the loss has the loss's options: a contrastive loss at another temperature is another.
+            name: loss_metric(name, settings.loss_options) if name == settings.loss else METRICS[name]
+            for name in settings.metrics
+        },
+    }
+    tallies = {name: metric.tally() for name, metric in metrics.items()}
     for valid_rows in source.evaluation(split, inputs, labels):
         engine.call(EVALUATE)
         valid_outputs, valid_labels = outputs[:valid_rows], labels[:valid_rows]

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.dataset.batches import check_labels
-from edgetrain.dataset.convert import Conversion, check_convertible
+from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset
-from edgetrain.errors import DataError, DeviceError
+from edgetrain.errors import DeviceError
+from edgetrain.graph.adapters import beside_from_json
 from edgetrain.graph.ir import Role
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.cache import file_sha256
 from edgetrain.program.compile import Compiled
-from edgetrain.recipes import Recipe
+from edgetrain.recipes import CLASS_LOSSES, Recipe
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
 from edgetrain.run.engine import evaluated
@@ -30,7 +31,7 @@ from edgetrain.run.learning_rate import LearningRate
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 from edgetrain.run.report import RunReport, write_report
-from edgetrain.run.settings import TrainSettings
+from edgetrain.run.settings import TrainSettings, loss_options_of
 from edgetrain.run.training import TrainOutcome, train
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,8 @@ def execute(
             program, compiled, recipe, outcome, test or {}, engine, budget_bytes, target, threads, process_peak
         )
         parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
-        write_trained_onnx(compiled.model, parameters, folder.model)
+        adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
+        write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
     write_report(report, folder.path)
     return report
 
@@ -112,6 +114,7 @@ def settings_of(
         inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
         output=compiled.facts["outputs"][0],
         loss=train_section.loss,
+        loss_options=loss_options_of(train_section),
         epochs=train_section.epochs,
         steps=train_section.steps,
         learning_rate=LearningRate(
@@ -134,15 +137,9 @@ def settings_of(
 
 
 def _check_data(program: Artifact, compiled: Compiled, dataset: Dataset, recipe: Recipe) -> None:
-    inputs = compiled.facts["inputs"]
-    if len(inputs) != 1:
-        raise DataError(
-            f"the model has {len(inputs)} inputs ({', '.join(i['name'] for i in inputs)}), a dataset feeds one",
-            fix="export the model with one data input",
-        )
-    shape = tuple(inputs[0]["shape"])[1:]
-    check_convertible(tuple(dataset.train.features[0].shape), shape, Conversion.of(recipe.data))
-    if recipe.train.loss == "cross-entropy":
+    inputs = {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
+    check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
+    if recipe.train.loss in CLASS_LOSSES:
         classes = program.graph.tensors[evaluated(compiled.facts["outputs"][0])].shape[1]
         for name, part in (("training", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
             if part is not None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from edgetrain.dataset.batches import BatchStream, Position, evaluation_batches
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.samples import Dataset, Part
-from edgetrain.errors import DataError
 from edgetrain.run.engine import Array
 
 VALIDATION = "validation"
@@ -15,7 +14,7 @@ TEST = "test"
 
 
 class DatasetFeed:
-    """Feeds the model's one data input from a dataset; satisfies `BatchSource`."""
+    """Feeds the model's data inputs from a dataset, by name; satisfies `BatchSource`."""
 
     def __init__(self, dataset: Dataset, *, batch: int, seed: int, conversion: Conversion) -> None:
         self._stream = BatchStream(dataset.train, batch=batch, seed=seed, conversion=conversion)
@@ -30,18 +29,9 @@ class DatasetFeed:
         self._stream.seek(Position(epoch=position[0], index=position[1]))
 
     def fill(self, inputs: Mapping[str, Array], labels: Array) -> None:
-        self._stream.fill(_only(inputs), labels)
+        self._stream.fill(inputs, labels)
 
     def evaluation(self, split: str, inputs: Mapping[str, Array], labels: Array) -> Iterator[int]:
         part = self._parts[split]
         if part is not None:
-            yield from evaluation_batches(part, _only(inputs), labels, self._conversion)
-
-
-def _only(inputs: Mapping[str, Array]) -> Array:
-    if len(inputs) != 1:
-        raise DataError(
-            f"the model has {len(inputs)} inputs ({', '.join(inputs)}), the dataset feeds one",
-            fix="export the model with one data input",
-        )
-    return next(iter(inputs.values()))
+            yield from evaluation_batches(part, inputs, labels, self._conversion)

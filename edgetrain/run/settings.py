@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from edgetrain.errors import UsageError
+from edgetrain.errors import ModelError, UsageError
+from edgetrain.graph.options import LossOptions
+from edgetrain.recipes import TrainSection
 from edgetrain.run.learning_rate import LearningRate
 from edgetrain.run.metrics import LOSSES, METRICS
 
@@ -24,6 +28,7 @@ class TrainSettings:
     loss: str
     epochs: int
     learning_rate: LearningRate
+    loss_options: LossOptions = field(default_factory=LossOptions)
     steps: int | None = None
     seed: int = 0
     accumulate: int = 1
@@ -69,3 +74,21 @@ class TrainSettings:
     def monitor_rises(self) -> bool:
         """Whether a higher value of the monitored metric is the better one."""
         return self.monitor != "loss" and METRICS[self.monitor].higher_is_better
+
+
+def loss_options_of(train: TrainSection) -> LossOptions:
+    """What the recipe's loss takes. Raises `ModelError` when the loss's own file cannot be read."""
+    graph = ""
+    if train.loss_graph:
+        try:
+            graph = base64.b64encode(Path(train.loss_graph).read_bytes()).decode()
+        except OSError as error:
+            raise ModelError(
+                f"cannot read the loss `{train.loss_graph}`", why=str(error), fix="check `train.loss_graph`"
+            ) from error
+    return LossOptions(
+        label_smoothing=train.label_smoothing,
+        focal_gamma=train.focal_gamma,
+        temperature=train.temperature,
+        graph=graph,
+    )

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from edgetrain.dataset.batches import check_labels, evaluation_batches
-from edgetrain.dataset.convert import Conversion, check_convertible
+from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset, Part, Samples
 from edgetrain.errors import DataError
 from edgetrain.graph.ir import Role
 from edgetrain.program.artifact import Artifact, load_artifact
-from edgetrain.recipes import Recipe
+from edgetrain.recipes import CLASS_LOSSES, Recipe
 from edgetrain.run.checkpoint import BEST, NEWEST, PREVIOUS, load_checkpoint, read_header
 from edgetrain.run.engine import EVALUATE, LABELS, Array, evaluated
 from edgetrain.run.evaluation import evaluate
@@ -23,7 +23,7 @@ from edgetrain.run.execute import RunFolder
 from edgetrain.run.feed import TEST, DatasetFeed
 from edgetrain.run.learning_rate import LearningRate
 from edgetrain.run.local import LocalEngine
-from edgetrain.run.settings import TrainSettings
+from edgetrain.run.settings import TrainSettings, loss_options_of
 
 _TRAINING_PREFIX = "train."  # what the training loop feeds: labels, the learning rate
 
@@ -55,7 +55,7 @@ def open_run(path: Path) -> TrainedRun:
     """Raises `DataError` when `path` is not a run folder, or its program or checkpoints are damaged."""
     folder = RunFolder(path)
     recipe = read_recipe(folder)
-    checkpoint, step = _trained_checkpoint(path)
+    checkpoint, step = trained_checkpoint(path)
     return TrainedRun(
         folder=folder, recipe=recipe, program=load_artifact(folder.program), checkpoint=checkpoint, step=step
     )
@@ -74,7 +74,7 @@ def read_recipe(folder: RunFolder, overrides: tuple[str, ...] = ()) -> Recipe:
     return Recipe.from_json(text, overrides)
 
 
-def _trained_checkpoint(path: Path) -> tuple[Path, int]:
+def trained_checkpoint(path: Path) -> tuple[Path, int]:
     """The best parameters of the run where they were kept, else its newest."""
     newest = path / NEWEST if (path / NEWEST).exists() else path / PREVIOUS
     progress = read_header(newest).progress
@@ -93,34 +93,33 @@ def trained_engine(run: TrainedRun, *, threads: int) -> Iterator[LocalEngine]:
         yield engine
 
 
-def evaluate_run(run: TrainedRun, dataset: Dataset, *, threads: int) -> Mapping[str, float]:
-    """Loss and metric of the run's recipe over the dataset's test part (its validation part where it has none).
+def evaluate_run(run: TrainedRun, part: Part, *, threads: int) -> Mapping[str, float]:
+    """Loss and metric of the run's recipe over every sample of the part.
 
     Raises `DataError` when the data does not fit the model.
     """
-    part = dataset.evaluation
-    if part is None:
-        raise DataError("the data has neither a test nor a validation part", fix="set `data.validation` above 0")
     recipe, output = run.recipe, run.program.graph.tensors[evaluated(run.output)]
     conversion = Conversion.of(recipe.data)
-    shape = run.program.graph.tensors[run.inputs[0]].shape
-    check_convertible(tuple(np.shape(part.features[0])), shape[1:], conversion)
-    if recipe.train.loss == "cross-entropy":
+    inputs = {name: run.program.graph.tensors[name] for name in run.inputs}
+    check_sample(part.features[0], {n: (t.shape[1:], t.dtype) for n, t in inputs.items()}, conversion)
+    if recipe.train.loss in CLASS_LOSSES:
         check_labels(part, output.shape[1], name="the test part")
     settings = TrainSettings(
         program_sha256="",
         inputs=run.inputs,
         output=run.output,
         loss=recipe.train.loss,
+        loss_options=loss_options_of(recipe.train),
         epochs=1,
         learning_rate=LearningRate(peak=recipe.train.learning_rate),
         metrics=(recipe.metric,),
     )
     # Only the evaluation part is read; a feed also wants a training part that fills a batch.
-    enough = np.zeros(shape[0], np.int64)
+    batch = inputs[run.inputs[0]].shape[0]
+    enough = np.zeros(batch, np.int64)
     feed = DatasetFeed(
-        Dataset(name=dataset.name, train=part.take(enough), test=part),
-        batch=shape[0],
+        Dataset(name="", train=part.take(enough), test=part),
+        batch=batch,
         seed=recipe.train.seed,
         conversion=conversion,
     )
@@ -133,8 +132,9 @@ def predict(run: TrainedRun, features: Samples, *, threads: int) -> Array:
     conversion = Conversion.of(run.recipe.data)
     part = Part(features=features, labels=np.zeros(len(features), np.int64))
     with trained_engine(run, threads=threads) as engine:
-        inputs, outputs = engine.tensor(run.inputs[0]), engine.tensor(evaluated(run.output))
-        unused_labels = np.zeros(len(inputs), engine.tensor(LABELS).dtype)
+        inputs = {name: engine.tensor(name) for name in run.inputs}
+        outputs = engine.tensor(evaluated(run.output))
+        unused_labels = np.zeros(len(outputs), engine.tensor(LABELS).dtype)
         rows = []
         for valid_rows in evaluation_batches(part, inputs, unused_labels, conversion):
             engine.call(EVALUATE)

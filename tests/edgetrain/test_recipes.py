@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 from edgetrain.errors import UsageError
 from edgetrain.recipes import Recipe, list_recipes, load_recipe, parse_scalar, recipe_header
 
-EXPECTED = ("digits", "efficientnet-lite0", "fashion-mnist")
+EXPECTED = (
+    "digits",
+    "efficientnet-lite0",
+    "fashion-mnist",
+    "filetype",
+    "minilm-spam",
+    "voice-id",
+    "watch-gestures",
+)
 
 
 def mistakes_of(*overrides: str) -> list[str]:
@@ -45,7 +54,7 @@ def test_the_overrides_a_header_suggests_are_accepted(name: str) -> None:
     commands = re.findall(rf"edgetrain fit {name} ([^(\n]*=[^(\n]*)", recipe_header(name))
     assert commands
     for command in commands:
-        load_recipe(name, [word for word in command.partition("--")[0].split() if "=" in word])
+        load_recipe(name, [word for word in shlex.split(command.partition("--")[0]) if "=" in word])
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -79,7 +88,16 @@ def test_none_takes_an_optional_value_back() -> None:
 
 def test_all_mistakes_come_in_one_error() -> None:
     found = mistakes_of(
-        "train.batch=0", "train.optimiser=adam", "train.loss=hinge", "train.epochs=ten", "metric=5", "nonsense", "a.b=1"
+        "train.batch=0",
+        "train.optimiser=adam",
+        "train.loss=hinge",
+        "train.epochs=ten",
+        "data.audio.mel=4",
+        "data.text.length=2",
+        "data.series=5",
+        "metric=5",
+        "nonsense",
+        "a.b=1",
     )
     expected = (
         "`nonsense` is not an override",
@@ -87,6 +105,9 @@ def test_all_mistakes_come_in_one_error() -> None:
         "`train.loss` is `hinge`, expected one of",
         "`train.batch` is `0`, expected 1 or more",
         "`train.epochs` is `ten`, expected a whole number",
+        "`data.audio.mel` is not a known key (did you mean `mels`?)",
+        "`data.text.length` is `2`, expected 3 or more",
+        "`data.series` is `5`, expected a table: write `[data.series]`",
         "`metric` is `5`, expected text",
         "`a` is not a known key",
     )
@@ -115,10 +136,13 @@ def test_values_that_contradict_each_other_are_mistakes(overrides: list[str], ex
 
 def test_a_path_in_a_recipe_counts_from_the_recipe(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('[model]\nsource = "net.onnx"\n[data]\nsource = "bundled:digits"\n')
+    path.write_text(
+        '[model]\nsource = "net.onnx"\n[data]\nsource = "bundled:digits"\n[data.text]\nvocabulary = "vocab.txt"\n'
+    )
     recipe = load_recipe(path)
     assert recipe.model.source == str(tmp_path / "net.onnx")
     assert recipe.data.source == "bundled:digits"
+    assert recipe.data.text.vocabulary == str(tmp_path / "vocab.txt")
     assert recipe.name == "mine"
     assert load_recipe(path, ["model.source=other.onnx"]).model.source == "other.onnx"
 
@@ -148,3 +172,9 @@ def test_any_text_is_a_scalar(text: str) -> None:
 )
 def test_a_bare_word_is_text_and_a_toml_scalar_its_value(text: str, value: object) -> None:
     assert parse_scalar(text) == value
+
+
+def test_a_key_of_a_table_within_a_table_can_be_overridden() -> None:
+    recipe = load_recipe("voice-id", ["data.audio.mels=20"])
+    assert (recipe.data.audio.mels, recipe.data.audio.sample_rate) == (20, 8000)
+    assert Recipe.from_json(recipe.to_json()) == recipe

@@ -11,10 +11,17 @@ from itertools import product
 
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Replay, Step, replay
+from edgetrain.plan.schedule import Step, replay
 from edgetrain.plan.solvers.evict import Policy, run_inside
 from edgetrain.plan.solvers.keep_all import keep_all_steps
-from edgetrain.plan.solvers.problem import Problem, busy_seconds, largest_op_bytes, make_problem
+from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.plan.solvers.problem import (
+    Problem,
+    busy_seconds,
+    largest_op_bytes,
+    make_problem,
+    priced_in_joules,
+)
 from edgetrain.plan.solvers.refine import refine
 
 # Powers of cost, size and distance, and the weight of what is missed: see `evict.Policy`. Chosen by trying them on
@@ -71,19 +78,36 @@ def solve_greedy(
     limit_bytes: int | None,
     costs: Mapping[str, OpCost],
     storage: StorageCost | None,
+    *,
+    options: SolverOptions | None = None,
 ) -> tuple[Step, ...] | None:
-    """A `Solver`: keep-all if it fits, else the quickest schedule that some policy finds inside the limit."""
+    """A `Solver`: keep-all if it fits, else the cheapest schedule that some policy finds inside the limit."""
     everything = keep_all_steps(graph, function)
     if limit_bytes is None or replay(graph, function, everything, costs).temporary_peak_bytes <= limit_bytes:
         return everything
     problem = make_problem(graph, function, costs, storage)
+    in_joules = options is not None and options.objective == "joules"
     best: tuple[Step, ...] | None = None
-    best_replay: Replay | None = None
-    for steps in quick_schedules(problem, limit_bytes):
+    best_cost = (float("inf"), float("inf"))
+    for steps in quick_schedules(priced_in_joules(problem) if in_joules else problem, limit_bytes):
         found = replay(graph, function, steps, costs, storage)
-        if best_replay is None or (found.seconds, found.joules) < (best_replay.seconds, best_replay.joules):
-            best, best_replay = steps, found
+        cost = (found.joules, found.seconds) if in_joules else (found.seconds, found.joules)
+        if cost < best_cost:
+            best, best_cost = steps, cost
     return best
+
+
+def solve_greedy_without_storage(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int | None,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    *,
+    options: SolverOptions | None = None,
+) -> tuple[Step, ...] | None:
+    """A `Solver`: `solve_greedy` that only recomputes."""
+    return solve_greedy(graph, function, limit_bytes, costs, None, options=options)
 
 
 def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
@@ -133,3 +157,10 @@ def _first_peak(
         if steps is not None:
             return replay(graph, function, steps, costs, storage).temporary_peak_bytes
     return None
+
+
+def smallest_feasible_without_storage(
+    graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
+) -> int:
+    """`smallest_feasible` for solvers that only recompute."""
+    return smallest_feasible(graph, function, costs, None)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.plan.schedule import Compute, Free, Step, replay
+from edgetrain.plan.solvers.options import SolverOptions
 
 
 def keep_all_steps(graph: TrainGraph, function: str) -> tuple[Step, ...]:
@@ -31,6 +32,8 @@ def solve_keep_all(
     limit_bytes: int | None,
     costs: Mapping[str, OpCost],
     storage: StorageCost | None,
+    *,
+    options: SolverOptions | None = None,
 ) -> tuple[Step, ...] | None:
     """A `Solver`: the one schedule it knows, if it fits."""
     steps = keep_all_steps(graph, function)

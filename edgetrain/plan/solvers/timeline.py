@@ -27,17 +27,13 @@ class Slot:
         return self.op == self.stage
 
 
-def full_timeline(problem: Problem, *, passes: int = 1) -> tuple[Slot, ...]:
+def full_timeline(problem: Problem, *, passes: int = 1, schedules: Iterable[Sequence[Step]] = ()) -> tuple[Slot, ...]:
     """Every earlier op in every stage, `passes` times over: for small graphs, where nothing may be missed.
 
     A schedule that runs ops of one stage out of their order, or one op twice in a stage, needs more than one pass.
     """
-    slots: list[Slot] = []
-    for stage in range(len(problem.op_names)):
-        again = [op for op in range(stage) if problem.rerun_until[op] >= stage]
-        slots += [Slot(op, stage) for _ in range(passes) for op in again]
-        slots.append(Slot(stage, stage))
-    return tuple(slots)
+    whole = [{op for op in range(stage) if problem.rerun_until[op] >= stage} for stage in range(len(problem.op_names))]
+    return _with_runs(problem, [[set(ops) for _ in range(passes)] for ops in whole], schedules)
 
 
 def windowed_timeline(problem: Problem, hops: int, *, schedules: Iterable[Sequence[Step]] = ()) -> tuple[Slot, ...]:
@@ -45,22 +41,26 @@ def windowed_timeline(problem: Problem, hops: int, *, schedules: Iterable[Sequen
 
     Operands that the op just before reads or writes are in memory as it is: they open no window.
     """
-    known_runs = [_runs_by_stage(problem, steps) for steps in schedules]
-    slots: list[Slot] = []
-    for stage in range(len(problem.op_names)):
-        first_pass = _window(problem, stage, hops)
-        later_passes: list[set[int]] = []
-        for runs in known_runs:
-            for number, ascending in enumerate(_ascending_parts(runs[stage])):
-                if number == 0:
-                    first_pass |= ascending
-                elif number <= len(later_passes):
-                    later_passes[number - 1] |= ascending
+    windows = [[_window(problem, stage, hops)] for stage in range(len(problem.op_names))]
+    return _with_runs(problem, windows, schedules)
+
+
+def _with_runs(
+    problem: Problem, passes_by_stage: list[list[set[int]]], schedules: Iterable[Sequence[Step]]
+) -> tuple[Slot, ...]:
+    """Adds what the schedules run to the passes of each stage, and further passes where they do not suffice."""
+    for steps in schedules:
+        for passes, runs in zip(passes_by_stage, _runs_by_stage(problem, steps), strict=True):
+            for number, ascending in enumerate(_ascending_parts(runs)):
+                if number < len(passes):
+                    passes[number] |= ascending
                 else:
-                    later_passes.append(ascending)
-        slots += [Slot(op, stage) for ops in (first_pass, *later_passes) for op in sorted(ops)]
-        slots.append(Slot(stage, stage))
-    return tuple(slots)
+                    passes.append(ascending)
+    return tuple(
+        slot
+        for stage, passes in enumerate(passes_by_stage)
+        for slot in (*(Slot(op, stage) for ops in passes for op in sorted(ops)), Slot(stage, stage))
+    )
 
 
 def _window(problem: Problem, stage: int, hops: int) -> set[int]:

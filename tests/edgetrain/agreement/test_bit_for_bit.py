@@ -13,7 +13,7 @@ from edgetrain.errors import PlanInfeasibleError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.pipeline import device_costs
 from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
-from edgetrain.plan.solvers import FLOORS, SOLVERS
+from edgetrain.plan.solvers import FLOORS, SOLVERS, STAND_INS
 from edgetrain.program.compile import Compiled, compile_graph
 from edgetrain.units import Bytes
 from tests.edgetrain.agreement import onnx_models as models
@@ -29,6 +29,17 @@ BATCHES = make_batches(models.BATCH_NORM_IMAGE, models.CLASSES, loss=OPTIONS.los
 STORAGE = StorageCost(
     read_bytes_per_s=1e15, write_bytes_per_s=1e15, joules_per_byte_read=0.0, joules_per_byte_written=0.0
 )
+
+
+# Exact solvers take as long as their limit allows on a ResNet; they are the ones that have stand-ins.
+EXACT = tuple(s for s in SOLVERS if s in STAND_INS)
+# Swapping needs somewhere to swap to.
+FAST_CASES = [
+    pytest.param(solver, storage, id=f"{solver}-{'recompute' if storage is None else 'page'}")
+    for solver in SOLVERS
+    for storage in (None, STORAGE)
+    if solver not in (*EXACT, "keep-all") and (solver, storage) != ("swap-all", None)
+]
 
 
 def _train(workshop: Workshop, compiled: Compiled, *, plan: Plan | None = None, threads: int = 1) -> Trained:
@@ -50,10 +61,8 @@ def _pages(plan: Plan) -> bool:
     return any(isinstance(step, PageIn) for step in plan.schedules["step"].steps)
 
 
-def _tight_plan(
-    workshop: Workshop, compiled: Compiled, solver: str, storage: StorageCost | None, *, seed: int
-) -> Plan | None:
-    """A plan for a random budget below keep-all's memory; None for a solver that cannot save any."""
+def _tight_plan(workshop: Workshop, compiled: Compiled, solver: str, storage: StorageCost | None, *, seed: int) -> Plan:
+    """A plan for a random budget below keep-all's memory."""
     keep_all = workshop.plan(compiled)
     costs = analytic_costs_by_function(compiled.graph, device_costs(workshop.target))
     temporary = max(FLOORS[solver](compiled.graph, f, costs[f], storage) for f in compiled.graph.functions)
@@ -61,37 +70,44 @@ def _tight_plan(
     rng = random.Random(seed)
     for _ in range(8):
         share = rng.uniform(0.05, 0.7)
-        budget = Budget(memory_bytes=Bytes(round(least + share * (keep_all.peak_bytes - 1 - least))))
+        wanted = round(least + share * (keep_all.peak_bytes - least))
+        budget = Budget(memory_bytes=Bytes(min(wanted, keep_all.peak_bytes - 1)))
         try:
             return workshop.plan(compiled, budget, solver=solver, storage=storage)
         except PlanInfeasibleError:
             continue  # the floor knows nothing of fragmentation
-    return None
+    raise AssertionError(f"{solver} finds no plan for any of eight budgets between its floor and keep-all's memory")
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
-@pytest.mark.parametrize("solver", [s for s in SOLVERS if s != "keep-all"])
-def test_a_tight_plan_trains_to_the_same_bits_as_keeping_all(
-    solver: str, storage: StorageCost | None, seed: int, workshop: Workshop
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("solver", EXACT)
+def test_an_exact_solvers_tight_plan_trains_to_the_same_bits_as_keeping_all(
+    solver: str, seed: int, workshop: Workshop
 ) -> None:
     compiled = workshop.compile(models.batch_norm_cnn(), OPTIONS)
-    plan = _tight_plan(workshop, compiled, solver, storage, seed=seed)
-    assert plan is not None
-    assert _recomputes(plan) or (storage is not None and _pages(plan))
-    assert plan.peak_bytes < workshop.plan(compiled).peak_bytes
+    plan = _tight_plan(workshop, compiled, solver, None, seed=seed)
+    assert _recomputes(plan)
     _assert_same_bits(_train(workshop, compiled, plan=plan), _train(workshop, compiled))
 
 
-def test_a_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keeping_all(workshop: Workshop) -> None:
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("solver", "storage"), FAST_CASES)
+def test_a_fast_solvers_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keeping_all(
+    solver: str, storage: StorageCost | None, seed: int, workshop: Workshop
+) -> None:
     options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
     compiled = workshop.compile(models.resnet18(), options)
-    batches = make_batches(models.RESNET_IMAGE, models.CLASSES, loss=options.loss, size=4, seed=5, count=3)
-    plan = _tight_plan(workshop, compiled, "greedy", None, seed=0)
-    assert plan is not None
-    assert _recomputes(plan)
+    batches = make_batches(models.RESNET_IMAGE, models.CLASSES, loss=options.loss, size=4, seed=seed, count=3)
+    plan = _tight_plan(workshop, compiled, solver, storage, seed=seed)
+    assert _recomputes(plan) or (storage is not None and _pages(plan))
     runs = [workshop.train(compiled, batches, options, learning_rate=RATE, plan=p, threads=2) for p in (plan, None)]
     _assert_same_bits(*runs)
+
+
+def test_a_plan_with_free_storage_pages(workshop: Workshop) -> None:
+    options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
+    compiled = workshop.compile(models.resnet18(), options)
+    assert _pages(_tight_plan(workshop, compiled, "greedy", STORAGE, seed=0)), "the cases above would not test paging"
 
 
 def test_two_threads_compute_the_same_bits_as_one(workshop: Workshop) -> None:

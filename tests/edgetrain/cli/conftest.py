@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -72,7 +73,7 @@ def mlp(tmp_path: Path) -> Path:
     return write_model(tmp_path / "mlp.onnx", nodes, weights)
 
 
-def write_model(path: Path, nodes: list[onnx.NodeProto], weights: Mapping[str, np.ndarray]) -> Path:  # type: ignore[type-arg]
+def write_model(path: Path, nodes: list[onnx.NodeProto], weights: Mapping[str, Any]) -> Path:
     """A model from `x` (batch, 6) to `y` (batch, 3)."""
     graph = helper.make_graph(
         nodes,

@@ -99,7 +99,7 @@ def test_a_loss_that_is_no_number_exits_7_and_keeps_the_checkpoint(command: Comm
     assert done.returncode == 7
     assert "the last good checkpoint is" in done.stderr
     assert read_header(copied_run / NEWEST).progress.step == 7
-    again = command("fit", "--resume", "train.epochs=2", cwd=copied_run.parents[1])
+    again = command("fit", "--resume", "train.epochs=2", "train.learning_rate=0.005", cwd=copied_run.parents[1])
     assert again.returncode == 0, again.stderr
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,17 @@ def test_eval_needs_no_compiler(command: Command, short_run: Path, tmp_path: Pat
     done = command("eval", short_run, cwd=tmp_path, environment={"XDG_CACHE_HOME": str(empty)})
     assert done.returncode == 0, done.stderr
     assert not empty.exists()
+
+
+def test_eval_on_other_data_without_parts_reads_all_of_it(command: Command, short_run: Path, tmp_path: Path) -> None:
+    test = load_dataset(Recipe.from_json((short_run / "recipe.json").read_text()).data).test
+    assert test is not None
+    np.savez(tmp_path / "other.npz", x=np.stack([test.features[i] for i in range(len(test))]), y=test.labels)
+    done = command("eval", short_run, "--data", "other.npz", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found, report = json.loads(done.stdout), json.loads((short_run / "report.json").read_text())
+    assert (found["part"], found["samples"]) == ("whole", 355)
+    assert found["accuracy"] == report["test_accuracy"]
 
 
 def test_eval_on_data_of_another_shape_is_refused(command: Command, short_run: Path, tmp_path: Path) -> None:
@@ -74,10 +85,16 @@ def test_an_unfinished_run_has_no_model_to_export(command: Command, copied_run: 
     assert not (tmp_path / "trained.onnx").exists()
 
 
-def test_the_exported_program_is_the_runs_own(command: Command, short_run: Path, tmp_path: Path) -> None:
+def test_the_exported_program_starts_from_the_trained_parameters(
+    command: Command, short_run: Path, tmp_path: Path
+) -> None:
     done = command("export", short_run, "--program", "there", "--json", cwd=tmp_path)
     assert json.loads(done.stdout) == {"program": "there"}
-    assert load_artifact(tmp_path / "there").identity == load_artifact(short_run / "program").identity
+    ours, exported = load_artifact(short_run / "program"), load_artifact(tmp_path / "there")
+    assert exported.manifest.files["driver.c"] == ours.manifest.files["driver.c"]
+    report = json.loads((short_run / "report.json").read_text())
+    saved = exported.parameters.read_bytes()[: exported.manifest.saved_bytes]
+    assert hashlib.sha256(saved).hexdigest() == report["parameters_sha256"]
 
 
 def test_export_never_replaces_a_folder_that_is_no_program(command: Command, short_run: Path, tmp_path: Path) -> None:
@@ -95,4 +112,3 @@ def test_the_program_of_another_target_is_built_for_it(command: Command, tmp_pat
     done = command("export", "runs/digits", "--program", "there", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert load_artifact(tmp_path / "there").manifest.triple.startswith("aarch64")
-    shutil.rmtree(tmp_path / "there")

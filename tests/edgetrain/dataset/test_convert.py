@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetrain.dataset.convert import Conversion, check_convertible, convert
+from edgetrain.dataset.convert import Conversion, check_sample, convert, convert_sample
 from edgetrain.errors import DataError
 
 
@@ -84,9 +84,9 @@ def test_flat_features_and_images_convert_into_each_other() -> None:
 
 def test_an_image_of_another_size_is_refused_with_the_setting_that_helps() -> None:
     with pytest.raises(DataError, match=r"\[28, 28\] does not fit .*\[1, 8, 8\]") as caught:
-        check_convertible((28, 28), (1, 8, 8), Conversion())
+        check_sample(np.zeros((28, 28)), {"image": ((1, 8, 8), "float32")}, Conversion())
     assert caught.value.fix == "set `data.resize = [8, 8]`"
-    check_convertible((28, 28), (1, 8, 8), Conversion(resize=(8, 8)))
+    check_sample(np.zeros((28, 28)), {"image": ((1, 8, 8), "float32")}, Conversion(resize=(8, 8)))
 
 
 def test_an_image_turned_on_its_side_does_not_pass_for_the_same_size() -> None:
@@ -103,3 +103,53 @@ def test_a_value_that_is_not_finite_is_refused(value: float) -> None:
 def test_text_is_refused() -> None:
     with pytest.raises(DataError, match="type"):
         converted(np.array(["a"]), (1,))
+
+
+def test_whole_numbers_go_to_a_whole_input_as_they_are_even_bytes() -> None:
+    out = np.zeros(3, np.int64)
+    convert(np.array([0, 7, 255], np.uint8), out, Conversion(mean=(5.0,), std=(2.0,)))
+    assert out.tolist() == [0, 7, 255]
+
+
+@pytest.mark.parametrize(
+    ("sample", "dtype", "expected"),
+    [
+        (np.array([0.5, 1.0]), np.int64, "type `float64`"),
+        (np.array([1, 2, 3]), np.int64, r"\[3\] does not fit"),
+        (np.array([1, 2**40]), np.int32, "`int32` cannot"),
+        (np.array([1, -1]), np.uint8, "`uint8` cannot"),
+    ],
+)
+def test_a_whole_input_refuses_what_it_cannot_hold(sample: np.ndarray[Any, Any], dtype: Any, expected: str) -> None:
+    with pytest.raises(DataError, match=expected):
+        convert(sample, np.zeros(2, dtype), Conversion())
+
+
+def test_a_sample_of_several_arrays_goes_to_the_inputs_by_name() -> None:
+    outs: dict[str, np.ndarray[Any, Any]] = {"ids": np.zeros(2, np.int64), "image": np.zeros(1, np.float32)}
+    convert_sample({"image": np.array([3.0]), "unused": np.zeros(9), "ids": np.array([4, 5])}, outs, Conversion())
+    assert outs["ids"].tolist() == [4, 5]
+    assert outs["image"].tolist() == [3.0]
+
+
+def test_a_single_array_goes_to_a_single_input_whatever_the_names() -> None:
+    outs = {"x": np.zeros(2, np.float32)}
+    convert_sample({"other": np.array([1.0, 2.0])}, outs, Conversion())
+    assert outs["x"].tolist() == [1, 2]
+    convert_sample(np.array([3.0, 4.0]), outs, Conversion())
+    assert outs["x"].tolist() == [3, 4]
+
+
+def test_a_missing_input_is_named_with_what_is_there() -> None:
+    outs = {"ids": np.zeros(2, np.int64), "mask": np.zeros(2, np.int64)}
+    with pytest.raises(DataError, match="lacks `mask`") as caught:
+        convert_sample({"ids": np.zeros(2, np.int64), "masks": np.zeros(2, np.int64)}, outs, Conversion())
+    assert "ids, masks" in caught.value.why
+    with pytest.raises(DataError, match=r"2 inputs \(ids, mask\)"):
+        convert_sample(np.zeros(2), outs, Conversion())
+    with pytest.raises(DataError, match=r"input `ids`: .* does not fit"):
+        check_sample(
+            {"ids": np.zeros(3, np.int64), "mask": np.zeros(2, np.int64)},
+            {"ids": ((2,), "int64"), "mask": ((2,), "int64")},
+            Conversion(),
+        )

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from edgetrain.dataset.load import load_dataset
+from edgetrain.dataset.sources import Roots
 from edgetrain.errors import DataError
 from edgetrain.locate import data_path
-from edgetrain.recipes import DataSection
+from edgetrain.recipes import DataSection, TextSection
 
 
 def test_the_bundled_digits_are_1797_images_with_every_digit_in_both_parts() -> None:
@@ -33,7 +34,7 @@ def test_the_bundled_data_comes_with_its_licence() -> None:
 
 def test_a_debian_dataset_that_is_not_installed_names_its_package(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
-        load_dataset(DataSection(source="debian:fashion-mnist"), debian_datasets=tmp_path)
+        load_dataset(DataSection(source="debian:fashion-mnist"), roots=Roots(share=tmp_path))
     assert caught.value.fix == "apt-get install -y dataset-fashion-mnist"
 
 
@@ -61,3 +62,20 @@ def test_the_format_follows_from_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,label\n1,cat\n2,dog\n")
     assert load_dataset(DataSection(source=str(tmp_path / "a.npz"))).classes == 4
     assert load_dataset(DataSection(source=str(tmp_path / "a.csv"))).class_names == ("cat", "dog")
+
+
+def test_a_test_share_and_the_format_of_a_folder_work_together(tmp_path: Path) -> None:
+    for kind in ("ham", "spam"):
+        (tmp_path / "texts" / kind).mkdir(parents=True)
+        for i in range(10):
+            (tmp_path / "texts" / kind / f"{i}.txt").write_text(f"{kind} {i}")
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nham\nspam\n")
+    text = TextSection(vocabulary=str(vocabulary), length=8)
+    dataset = load_dataset(DataSection(source=str(tmp_path / "texts"), test=0.25, validation=0.2, text=text))
+    assert dataset.validation is not None
+    assert dataset.test is not None
+    assert (len(dataset.train), len(dataset.validation), len(dataset.test)) == (12, 3, 5)
+    assert dataset.class_names == ("ham", "spam")
+    for row in range(5):
+        assert dataset.test.features[row]["input_ids"][1] == 4 + dataset.test.labels[row]

@@ -47,3 +47,17 @@ def test_a_file_that_is_no_zip_is_a_data_error(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"hello")
     with pytest.raises(DataError, match=r"cannot be read as \.npz"):
         read_npz(tmp_path / "a.npz")
+
+
+def test_arrays_named_after_inputs_are_the_inputs_of_one_sample(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {
+        "x_train.ids": np.arange(6).reshape(3, 2),
+        "x_train.mask": np.ones((3, 2), np.int64),
+        "y_train": [0, 1, 0],
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    train, test = read_npz(tmp_path / "a.npz")
+    assert test is None
+    sample = train.features[2]
+    assert sample["ids"].tolist() == [4, 5]
+    assert sample["mask"].tolist() == [1, 1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetrain.dataset.samples import Part, from_arrays, from_batches, from_pairs, split
+from edgetrain.dataset.samples import NamedSamples, Part, from_arrays, from_batches, from_pairs, split
 from edgetrain.errors import DataError
 
 
@@ -93,3 +93,71 @@ def test_batches_are_joined_in_order() -> None:
 def test_labels_that_are_neither_classes_nor_values_are_refused(labels: list[Any]) -> None:
     with pytest.raises(DataError, match="label"):
         from_arrays(np.zeros((2, 1)), labels)
+
+
+@settings(deadline=None)
+@given(
+    groups=st.lists(st.integers(0, 6), min_size=3, max_size=60).filter(lambda g: len(set(g)) >= 3),
+    test_share=st.floats(0, 0.6),
+    validation=st.floats(0, 0.6),
+    limit=st.none() | st.integers(3, 60),
+)
+def test_no_group_is_in_two_parts_and_no_row_is_lost(
+    groups: list[int], test_share: float, validation: float, limit: int | None
+) -> None:
+    dataset = split(
+        part_of(len(groups)),
+        name="d",
+        groups=np.array(groups),
+        test_share=test_share,
+        validation=validation,
+        limit=limit,
+    )
+    parts = [rows_of(part) for part in (dataset.train, dataset.validation, dataset.test)]
+    held = [{groups[row] for row in rows} for rows in parts]
+    assert not held[0] & held[1]
+    assert not held[0] & held[2]
+    assert not held[1] & held[2]
+    rows = sorted(row for part in parts for row in part)
+    assert len(set(rows)) == len(rows)
+    assert parts[0]
+    assert bool(parts[2]) == (test_share > 0)
+    if limit is None:
+        assert rows == list(range(len(groups)))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
+def test_a_test_share_without_groups_is_drawn_from_the_whole_of_a_sorted_source(share: float) -> None:
+    part = Part(features=np.arange(200)[:, np.newaxis], labels=np.repeat([0, 1], 100))
+    dataset = split(part, name="d", test_share=share, validation=0.1)
+    assert dataset.test is not None
+    assert dataset.validation is not None
+    assert len(dataset.test) == 200 * share
+    assert 0.25 < dataset.test.labels.mean() < 0.75
+    parts = (rows_of(dataset.train), rows_of(dataset.validation), rows_of(dataset.test))
+    assert sorted(row for rows in parts for row in rows) == list(range(200))
+
+
+def test_a_share_of_groups_comes_as_close_as_whole_groups_allow() -> None:
+    groups = np.repeat(np.arange(10), 30)
+    dataset = split(part_of(300), name="d", groups=groups, test_share=0.2)
+    assert dataset.test is not None
+    assert len(dataset.test) == 60
+
+
+def test_a_test_part_of_the_source_is_not_replaced_by_a_share() -> None:
+    dataset = split(part_of(10), name="d", test=part_of(3), test_share=0.5)
+    assert rows_of(dataset.test) == [0, 1, 2]
+    assert len(dataset.train) == 10
+
+
+def test_arrays_by_name_are_one_sample_with_the_same_row_of_each() -> None:
+    dataset = from_arrays({"a": np.arange(4), "b": np.arange(4) * 2}, [0, 1, 0, 1], validation=0)
+    assert dataset.train.features[3] == {"a": 3, "b": 6}
+    with pytest.raises(DataError, match="`a` 3, `b` 2"):
+        NamedSamples(arrays={"a": np.zeros(3), "b": np.zeros(2)})
+
+
+def test_a_pair_may_hold_arrays_by_name() -> None:
+    dataset = from_pairs([({"a": [i]}, i) for i in range(3)], validation=0)
+    assert dataset.train.features[2] == {"a": [2]}

@@ -1,19 +1,54 @@
+"""Every loss: its value by a plain formula and by torch, its gradient by finite differences, all in float64."""
+
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from onnx import TensorProto, helper
 
 from edgetrain._tvm import Target, relax, runtime, tvm
-from edgetrain.errors import UsageError
-from edgetrain.graph.losses import LOSSES, label_shape
+from edgetrain.errors import ModelError, UsageError
+from edgetrain.graph.loss import Loss
+from edgetrain.graph.losses import LOSSES, loss_of
+from edgetrain.graph.options import LossOptions, TrainOptions
+from edgetrain.run.metrics import LOSSES as HOST_LOSSES
+from edgetrain.run.metrics import loss_metric
 
 Array = npt.NDArray[Any]
 STEP = 1e-5
+
+
+def onnx_graph(nodes: list[Any], *, labels: int = TensorProto.DOUBLE, outputs: list[Any] | None = None) -> str:
+    """A loss from `output` and `labels`, both (batch, 3) doubles, to `loss`, as the options hold it."""
+    graph = helper.make_graph(
+        nodes,
+        "loss",
+        [
+            helper.make_tensor_value_info("output", TensorProto.DOUBLE, ["batch", "width"]),
+            helper.make_tensor_value_info("labels", labels, ["batch", 3]),
+        ],
+        [helper.make_tensor_value_info("loss", TensorProto.DOUBLE, outputs or [])],
+        [helper.make_tensor("weights", TensorProto.DOUBLE, [3], [0.5, 1.0, 2.0])],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return base64.b64encode(proto.SerializeToString()).decode()
+
+
+WEIGHTED_LOG_COSH = onnx_graph(
+    [
+        helper.make_node("Sub", ["output", "labels"], ["apart"]),
+        helper.make_node("Cosh", ["apart"], ["cosh"]),
+        helper.make_node("Log", ["cosh"], ["log"]),
+        helper.make_node("Mul", ["log", "weights"], ["weighted"]),
+        helper.make_node("ReduceMean", ["weighted"], ["loss"], keepdims=0),
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,17 +56,32 @@ class LossCase:
     loss: str
     shape: tuple[int, ...]
     scale: float = 1.0
+    options: LossOptions = field(default_factory=LossOptions)
 
     @property
     def name(self) -> str:
-        return f"{self.loss}_{'x'.join(map(str, self.shape))}_{self.scale:g}".replace("-", "_")
+        o = self.options
+        settings = f"{o.label_smoothing:g}_{o.focal_gamma:g}_{o.temperature:g}".replace(".", "p")
+        return f"{self.loss}_{'x'.join(map(str, self.shape))}_{self.scale:g}_{settings}".replace("-", "_")
+
+    @property
+    def made(self) -> Loss:
+        return loss_of(TrainOptions(batch=self.shape[0], loss=self.loss, loss_options=self.options), self.shape)
 
     def values(self, seed: int = 0) -> tuple[Array, Array]:
         rng = np.random.default_rng(seed)
         output = rng.standard_normal(self.shape) * self.scale
-        if self.loss == "cross-entropy":
-            return output, rng.integers(0, self.shape[1], label_shape(self.loss, self.shape))
-        labels = rng.uniform(0, 1, self.shape) if self.loss == "bce" else rng.standard_normal(self.shape)
+        made = self.made
+        if self.loss == "nt-xent":
+            return output, np.arange(self.shape[0]) // 2 % 3  # pairs, more than pairs, and with 7 rows one alone
+        if made.label_dtype == "int64":
+            return output, rng.integers(0, self.shape[1], made.label_shape)
+        labels = rng.standard_normal(made.label_shape)
+        if self.loss == "bce":
+            labels = rng.uniform(0, 1, made.label_shape)
+        if self.loss == "kl":
+            labels = np.where(rng.uniform(size=labels.shape) < 0.3, 0.0, np.exp(labels))  # a class with share 0 too
+            labels = (labels + 1e-30) / (labels + 1e-30).sum(axis=1, keepdims=True)
         return output, labels
 
 
@@ -41,47 +91,147 @@ CASES = (
     LossCase(loss="cross-entropy", shape=(2, 3, 4)),
     LossCase(loss="cross-entropy", shape=(2, 3, 2, 2)),
     LossCase(loss="cross-entropy", shape=(3, 4), scale=300.0),
+    LossCase(loss="cross-entropy", shape=(4, 5), options=LossOptions(label_smoothing=0.1)),
+    LossCase(loss="cross-entropy", shape=(2, 3, 2), options=LossOptions(label_smoothing=0.3)),
     LossCase(loss="bce", shape=(3, 2)),
     LossCase(loss="bce", shape=(4,)),
     LossCase(loss="bce", shape=(3, 2), scale=300.0),
     LossCase(loss="mse", shape=(3, 2, 2)),
     LossCase(loss="mse", shape=(2,)),
     LossCase(loss="l1", shape=(3, 4)),
+    LossCase(loss="focal", shape=(4, 5)),
+    LossCase(loss="focal", shape=(2, 3, 2), options=LossOptions(focal_gamma=0.5)),
+    LossCase(loss="focal", shape=(3, 4), options=LossOptions(focal_gamma=0.0)),
+    LossCase(loss="focal", shape=(3, 4), scale=300.0),
+    LossCase(loss="kl", shape=(4, 5)),
+    LossCase(loss="kl", shape=(2, 3, 2), options=LossOptions(temperature=4.0)),
+    LossCase(loss="distillation", shape=(4, 5), options=LossOptions(temperature=3.0)),
+    LossCase(loss="distillation", shape=(2, 3, 2)),
+    LossCase(loss="cosine", shape=(4, 5)),
+    LossCase(loss="cosine", shape=(2, 3, 2)),
+    LossCase(loss="nt-xent", shape=(4, 3), options=LossOptions(temperature=0.5)),
+    LossCase(loss="nt-xent", shape=(7, 5), options=LossOptions(temperature=0.2)),
+    LossCase(loss="onnx", shape=(4, 3), options=LossOptions(graph=WEIGHTED_LOG_COSH)),
 )
 
 
-def _cross_entropy(output: Array, labels: Array) -> float:
-    logits = np.moveaxis(output, 1, -1).reshape(-1, output.shape[1])
+def _rows(values: Array) -> Array:
+    """One row of class scores for each label."""
+    return np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
+
+
+def _log_shares(logits: Array) -> Array:
     shifted = logits - logits.max(1, keepdims=True)
-    log_probabilities = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return float(-log_probabilities[np.arange(len(logits)), labels.reshape(-1)].mean())
+    shares: Array = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return shares
 
 
-def _bce(output: Array, labels: Array) -> float:
+def _cross_entropy(output: Array, labels: Array, options: LossOptions) -> float:
+    log_shares = _log_shares(_rows(output))
+    smoothing = options.label_smoothing
+    target = np.eye(output.shape[1])[labels.reshape(-1)] * (1 - smoothing) + smoothing / output.shape[1]
+    return float(-(target * log_shares).sum(1).mean())
+
+
+def _bce(output: Array, labels: Array, _options: LossOptions) -> float:
     """log(1 + eˣ) − x·y, which is −y·log σ(x) − (1 − y)·log(1 − σ(x))."""
     return float((np.logaddexp(0, output) - output * labels).mean())
 
 
-REFERENCES: Mapping[str, Callable[[Array, Array], float]] = {
+def _focal(output: Array, labels: Array, options: LossOptions) -> float:
+    logits = _rows(output)
+    log_share = _log_shares(logits)[np.arange(len(logits)), labels.reshape(-1)]
+    return float((-((1 - np.exp(log_share)) ** options.focal_gamma) * log_share).mean())
+
+
+def _kl(output: Array, labels: Array, options: LossOptions) -> float:
+    q, t = _rows(labels), options.temperature
+    apart = np.log(q) - _log_shares(_rows(output) / t)
+    return float(t**2 * (q * apart).sum(1).mean())
+
+
+def _distillation(output: Array, labels: Array, options: LossOptions) -> float:
+    teacher = np.exp(_log_shares(_rows(labels) / options.temperature))
+    student_log = _log_shares(_rows(output) / options.temperature)
+    return float(options.temperature**2 * (teacher * (np.log(teacher) - student_log)).sum(1).mean())
+
+
+def _cosine(output: Array, labels: Array, _options: LossOptions) -> float:
+    x, y = _rows(output), _rows(labels)
+    cosine = (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+    return float((1 - cosine).mean())
+
+
+def _nt_xent(output: Array, labels: Array, options: LossOptions) -> float:
+    unit = output / np.linalg.norm(output, axis=1, keepdims=True)
+    losses = []
+    for i, label in enumerate(labels):
+        likeness = np.exp(unit @ unit[i] / options.temperature)
+        others = [j for j in range(len(labels)) if j != i]
+        own = [np.log(likeness[j] / likeness[others].sum()) for j in others if labels[j] == label]
+        losses.append(-float(np.mean(own)) if own else 0.0)
+    return float(np.mean(losses))
+
+
+REFERENCES: Mapping[str, Callable[[Array, Array, LossOptions], float]] = {
     "cross-entropy": _cross_entropy,
     "bce": _bce,
-    "mse": lambda output, labels: float(((output - labels) ** 2).mean()),
-    "l1": lambda output, labels: float(np.abs(output - labels).mean()),
+    "mse": lambda output, labels, _: float(((output - labels) ** 2).mean()),
+    "l1": lambda output, labels, _: float(np.abs(output - labels).mean()),
+    "focal": _focal,
+    "kl": _kl,
+    "distillation": _distillation,
+    "cosine": _cosine,
+    "nt-xent": _nt_xent,
+    "onnx": lambda output, labels, _: float((np.log(np.cosh(output - labels)) * [0.5, 1.0, 2.0]).mean()),
 }
+
+
+def _in_torch(case: LossCase, output: Array, labels: Array) -> tuple[float, Array] | None:
+    """Torch's own loss and gradient; None where torch has none."""
+    torch = pytest.importorskip("torch", reason="pip install torch==2.13.0")
+    functional, o = torch.nn.functional, case.options
+    x, y = torch.from_numpy(output).requires_grad_(), torch.from_numpy(labels)
+    t = o.temperature
+    losses: dict[str, Callable[[], Any]] = {
+        "cross-entropy": lambda: functional.cross_entropy(x, y, label_smoothing=o.label_smoothing),
+        "bce": lambda: functional.binary_cross_entropy_with_logits(x, y),
+        "mse": lambda: functional.mse_loss(x, y),
+        "l1": lambda: functional.l1_loss(x, y),
+        "kl": lambda: functional.kl_div(functional.log_softmax(x / t, 1), y, reduction="none").sum(1).mean() * t**2,
+        "distillation": lambda: (
+            functional.kl_div(
+                functional.log_softmax(x / t, 1), functional.log_softmax(y / t, 1), reduction="none", log_target=True
+            )
+            .sum(1)
+            .mean()
+            * t**2
+        ),
+        "cosine": lambda: functional.cosine_embedding_loss(
+            x.movedim(1, -1).reshape(-1, x.shape[1]),
+            y.movedim(1, -1).reshape(-1, y.shape[1]),
+            torch.ones(x.numel() // x.shape[1]),
+        ),
+    }
+    if case.loss not in losses:
+        return None
+    loss = losses[case.loss]()
+    loss.backward()
+    return float(loss.detach()), x.grad.numpy()
 
 
 @pytest.fixture(scope="module")
 def machine() -> Any:
     builder = relax.BlockBuilder()
     for case in CASES:
-        values = case.values()
+        made, values = case.made, case.values()
         output, labels = (
             relax.Var(n, relax.TensorType(v.shape, str(v.dtype)))
             for n, v in zip(("output", "labels"), values, strict=True)
         )
         with builder.function(case.name, [output, labels]):
             with builder.dataflow():
-                returned = builder.emit_output(relax.Tuple(list(LOSSES[case.loss].emit(builder, output, labels))))
+                returned = builder.emit_output(relax.Tuple(list(made.emit(builder, output, labels))))
             builder.emit_func_output(returned)
     return relax.VirtualMachine(tvm.compile(builder.get(), target=Target({"kind": "llvm"})), tvm.cpu())
 
@@ -92,7 +242,7 @@ def _run(machine: Any, case: LossCase, output: Array, labels: Array) -> tuple[fl
 
 
 def test_every_loss_is_tested() -> None:
-    assert {c.loss for c in CASES} == set(LOSSES) == set(REFERENCES)
+    assert {c.loss for c in CASES} == set(LOSSES) == set(REFERENCES) == set(HOST_LOSSES)
 
 
 @pytest.mark.compile
@@ -101,7 +251,15 @@ def test_every_loss_is_tested() -> None:
 def test_loss_is_the_formula(case: LossCase, seed: int, machine: Any) -> None:
     output, labels = case.values(seed)
     loss, _ = _run(machine, case, output, labels)
-    assert loss == pytest.approx(REFERENCES[case.loss](output, labels), rel=1e-12)
+    assert loss == pytest.approx(REFERENCES[case.loss](output, labels, case.options), rel=1e-10)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.options.label_smoothing == 0], ids=lambda c: c.name)
+def test_the_host_evaluates_the_same_loss(case: LossCase) -> None:
+    """Label smoothing is a matter of training alone: the host's loss leaves it out."""
+    output, labels = case.values(3)
+    found = loss_metric(case.loss, case.options).values(output, labels)
+    assert found.mean() == pytest.approx(REFERENCES[case.loss](output, labels, case.options), rel=1e-10)
 
 
 @pytest.mark.compile
@@ -119,19 +277,88 @@ def test_gradient_is_the_finite_difference_of_the_loss(case: LossCase, machine: 
     np.testing.assert_allclose(_run(machine, case, output, labels)[1], expected, rtol=0, atol=2e-7)
 
 
+@pytest.mark.compile
+@pytest.mark.parametrize("case", [c for c in CASES if c.loss not in ("focal", "nt-xent", "onnx")], ids=lambda c: c.name)
+def test_loss_and_gradient_are_those_of_torch(case: LossCase, machine: Any) -> None:
+    output, labels = case.values(2)
+    expected = _in_torch(case, output, labels)
+    assert expected is not None
+    loss, gradient = _run(machine, case, output, labels)
+    assert loss == pytest.approx(expected[0], rel=1e-9)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-7, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("loss", "shape", "expected"),
     [
         ("cross-entropy", (8, 10), (8,)),
         ("cross-entropy", (2, 5, 16, 16), (2, 16, 16)),
+        ("focal", (2, 5, 16, 16), (2, 16, 16)),
+        ("nt-xent", (8, 32), (8,)),
         ("bce", (8, 10), (8, 10)),
+        ("kl", (8, 10), (8, 10)),
+        ("distillation", (8, 10), (8, 10)),
+        ("cosine", (8, 10), (8, 10)),
         ("mse", (8,), (8,)),
     ],
 )
-def test_label_shape(loss: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    assert label_shape(loss, shape) == expected
+def test_labels_have_the_shape_that_the_loss_needs(
+    loss: str, shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    assert loss_of(TrainOptions(batch=shape[0], loss=loss), shape).label_shape == expected
 
 
-def test_cross_entropy_without_a_class_axis_is_a_usage_error() -> None:
+def test_labels_of_an_onnx_loss_are_its_second_input() -> None:
+    made = CASES[-1].made
+    assert (made.label_shape, made.label_dtype) == ((4, 3), "float64")
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "focal", "kl"])
+def test_a_loss_over_classes_refuses_an_output_without_them(loss: str) -> None:
     with pytest.raises(UsageError, match=r"\(batch, classes, …\).*\[8\]"):
-        label_shape("cross-entropy", (8,))
+        loss_of(TrainOptions(batch=8, loss=loss), (8,))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "words"),
+    [
+        ("cross-entropy", LossOptions(label_smoothing=1.0), "label_smoothing"),
+        ("kl", LossOptions(temperature=0.0), "temperature"),
+        ("focal", LossOptions(focal_gamma=-1.0), "focal_gamma"),
+        ("hinge", LossOptions(), "unknown train.loss `hinge`"),
+        ("onnx", LossOptions(), "needs a graph"),
+    ],
+)
+def test_settings_that_make_no_sense_are_usage_errors(loss: str, options: LossOptions, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        loss_of(TrainOptions(batch=4, loss=loss, loss_options=options), (4, 3))
+
+
+NOT_A_SCALAR = onnx_graph([helper.make_node("Sub", ["output", "labels"], ["loss"])], outputs=[4, 3])
+NO_MODEL = base64.b64encode(b"not a model at all").decode()
+
+
+@pytest.mark.parametrize(
+    ("graph", "words"),
+    [(NO_MODEL, "not an ONNX model"), ("not base64!", "not an ONNX model"), (NOT_A_SCALAR, r"shape \[4, 3\]")],
+    ids=["no-model", "no-base64", "no-scalar"],
+)
+def test_a_broken_loss_graph_is_explained(graph: str, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        loss_of(TrainOptions(batch=4, loss="onnx", loss_options=LossOptions(graph=graph)), (4, 3))
+
+
+def _emit_alone(case: LossCase) -> None:
+    builder = relax.BlockBuilder()
+    output, labels = (relax.Var(n, relax.TensorType(case.shape, "float64")) for n in ("output", "labels"))
+    with builder.function("loss", [output, labels]):
+        with builder.dataflow():
+            case.made.emit(builder, output, labels)
+            returned = builder.emit_output(output)
+        builder.emit_func_output(returned)
+
+
+def test_an_onnx_loss_that_ignores_the_output_is_refused() -> None:
+    graph = onnx_graph([helper.make_node("ReduceMean", ["labels"], ["loss"], keepdims=0)])
+    with pytest.raises(UsageError, match="does not depend"):
+        _emit_alone(LossCase(loss="onnx", shape=(4, 3), options=LossOptions(graph=graph)))

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from edgetrain_tuner.features import Features
 
-pytest.importorskip("tvm", reason="needs apache-tvm")
-from edgetrain._tvm import te, topi  # noqa: E402
-from edgetrain.errors import DeviceError  # noqa: E402
-from edgetrain.graph.extract import Extracted, Kernel  # noqa: E402
-from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph  # noqa: E402
-from edgetrain.program.lower import CodegenTarget, compile_kernels, lower  # noqa: E402
-from edgetrain.program.toolchain import find_compiler  # noqa: E402
+from edgetrain._tvm import te, topi
+from edgetrain.errors import DeviceError
+from edgetrain.graph.extract import Extracted, Kernel
+from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
+from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
+from edgetrain.program.toolchain import find_compiler
+from edgetrain_tuner.features import Features
 
 pytestmark = pytest.mark.compile
 

@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetrain.errors import DataError
-from edgetrain.run.metrics import LOSSES, METRICS, Tally
+from edgetrain.graph.options import LossOptions
+from edgetrain.run.metrics import LOSSES, METRICS, loss_metric
 
 
 def mean_of(name: str, outputs: object, labels: object) -> float:
-    tally = Tally()
-    tally.add({**LOSSES, **METRICS}[name].values(np.asarray(outputs), np.asarray(labels)))
+    metric = {**LOSSES, **METRICS}[name]
+    tally = metric.tally()
+    tally.add(metric.values(np.asarray(outputs), np.asarray(labels)))
     return tally.mean
 
 
@@ -75,9 +77,9 @@ def test_accuracy_counts_what_is_right(outputs: object, labels: object, expected
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=5), seed=st.integers(0, 99))
 def test_batches_of_any_size_add_up_to_one_mean(sizes: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
-    outputs, labels = random.normal(size=(sum(sizes), 4)), random.integers(0, 4, sum(sizes))
-    for name in ("accuracy", "cross-entropy"):
-        tally = Tally()
+    outputs, labels = random.normal(size=(sum(sizes), 7)), random.integers(0, 7, sum(sizes))
+    for name in ("accuracy", "cross-entropy", "f1", "top-5", "focal"):
+        tally = METRICS[name].tally()
         ends = np.cumsum(sizes)
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             tally.add(METRICS[name].values(outputs[start:end], labels[start:end]))
@@ -96,5 +98,74 @@ def test_a_label_without_a_class_is_refused(label: int) -> None:
         mean_of("cross-entropy", np.zeros((1, 3)), [label])
 
 
-def test_only_accuracy_is_better_when_higher() -> None:
-    assert [name for name, metric in METRICS.items() if metric.higher_is_better] == ["accuracy"]
+def test_what_counts_successes_is_better_when_higher() -> None:
+    assert [n for n, metric in METRICS.items() if metric.higher_is_better] == ["accuracy", "f1", "top-5"]
+
+
+def f1_by_hand(predicted: list[int], actual: list[int]) -> float:
+    scores = []
+    for c in sorted({*predicted, *actual}):
+        true_positive = sum(p == a == c for p, a in zip(predicted, actual, strict=True))
+        precision = true_positive / max(1, predicted.count(c))
+        recall = true_positive / max(1, actual.count(c))
+        scores.append(2 * precision * recall / (precision + recall) if precision + recall else 0.0)
+    return sum(scores) / len(scores)
+
+
+@given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
+def test_f1_is_the_mean_of_each_classs_harmonic_mean(pairs: list[tuple[int, int]]) -> None:
+    predicted, actual = [p for p, _ in pairs], [a for _, a in pairs]
+    assert mean_of("f1", np.eye(4)[predicted], actual) == pytest.approx(f1_by_hand(predicted, actual))
+
+
+def test_f1_of_single_logits_goes_by_their_sign() -> None:
+    predicted, actual = [1, 0, 1, 1], [1, 0, 0, 1]
+    logits = [[2.0 * p - 1.0] for p in predicted]
+    assert mean_of("f1", logits, [[a] for a in actual]) == pytest.approx(f1_by_hand(predicted, actual))
+
+
+@given(seed=st.integers(0, 99))
+def test_top_5_looks_for_the_label_among_the_five_highest(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    outputs, labels = random.integers(0, 4, (6, 9)), random.integers(0, 9, 6)  # with ties
+    by_hand = [
+        label in sorted(range(9), key=lambda c: (-row[c], c))[:5] for row, label in zip(outputs, labels, strict=True)
+    ]
+    assert mean_of("top-5", outputs, labels) == pytest.approx(sum(by_hand) / 6)
+
+
+def test_top_5_of_fewer_classes_is_always_right() -> None:
+    assert mean_of("top-5", np.zeros((3, 4)), [0, 3, 1]) == 1.0
+
+
+def test_focal_weighs_the_cross_entropy_by_what_is_missing() -> None:
+    outputs, labels = np.log([[0.9, 0.1], [0.2, 0.8]]), [0, 0]
+    expected = (0.1**2 * -math.log(0.9) + 0.8**2 * -math.log(0.2)) / 2
+    assert mean_of("focal", outputs, labels) == pytest.approx(expected)
+    plain = loss_metric("focal", LossOptions(focal_gamma=0.0)).values(outputs, np.array(labels)).mean()
+    assert plain == pytest.approx(mean_of("cross-entropy", outputs, labels))
+
+
+def test_kl_is_zero_for_the_shares_themselves_and_distillation_for_the_teacher() -> None:
+    logits = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert mean_of("kl", logits + 7.0, shares) == pytest.approx(0.0, abs=1e-12)
+    assert mean_of("distillation", logits + 7.0, logits) == pytest.approx(0.0, abs=1e-12)
+    one_hot = np.eye(3)[[2, 0]]
+    assert mean_of("kl", logits, one_hot) == pytest.approx(mean_of("cross-entropy", logits, [2, 0]))
+
+
+def test_cosine_is_the_distance_of_directions() -> None:
+    assert mean_of("cosine", [[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[5.0, 0.0], [0.0, -3.0], [1.0, -1.0]]) == (
+        pytest.approx((0 + 2 + 1) / 3)
+    )
+
+
+def test_nt_xent_finds_partners_among_the_others() -> None:
+    found = loss_metric("nt-xent", LossOptions(temperature=0.5)).values(np.eye(3)[[0, 0, 1]], np.array([4, 4, 9]))
+    pair = -math.log(math.exp(2) / (math.exp(2) + 1))
+    np.testing.assert_allclose(found, [pair, pair, 0.0], atol=1e-9)
+
+
+def test_nt_xent_of_one_row_is_zero() -> None:
+    assert mean_of("nt-xent", [[1.0, 2.0]], [0]) == 0.0

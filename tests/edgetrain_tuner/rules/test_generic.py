@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
+from tvm import te, tirx, topi
+
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import generic
-
-tvm = pytest.importorskip("tvm", reason="needs apache-tvm")
-from tvm import te, tirx, topi  # noqa: E402
 
 pytestmark = pytest.mark.compile
 

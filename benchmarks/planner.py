@@ -1,0 +1,270 @@
+"""The planner's numbers in one run: published instances, brute force, a thousand ops, real graphs, all solvers.
+
+    python benchmarks/planner.py --cases DIR --graph 1-graph.json --output planner.json
+
+`--cases` is a folder of `edgetrain.plan-instance/1` files with the best answers known. `--graph` takes graphs as
+`edgetrain fit --dump` writes them; each is planned to 50 % and 30 % of the temporaries that keep-all needs. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from edgetrain.cost.analytic import DeviceCosts, OpCost, StorageCost, analytic_costs
+from edgetrain.errors import UsageError
+from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, from_json, validate
+from edgetrain.plan.arena import pack
+from edgetrain.plan.instance import Case, read_instance, solve_instance
+from edgetrain.plan.instance_file import Instance, InstanceOp, instance_problem, replay_instance
+from edgetrain.plan.schedule import replay
+from edgetrain.plan.solvers import SOLVERS
+from edgetrain.plan.solvers.brute_force import cheapest
+from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
+from edgetrain.plan.solvers.milp import answer_milp
+from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.units import Bytes, Joules, Seconds
+
+FORMAT = "edgetrain.benchmark/planner/1"
+
+Row = dict[str, object]
+
+# A board with four Cortex-A72 cores and a good SD card. Assumptions of the order of `targets/raspberry-pi-4.toml`.
+BOARD = DeviceCosts(
+    flops_per_s=2.4e10, memory_bytes_per_s=4e9, launch_s=5e-6, joules_per_flop=2e-10, joules_per_byte=1e-9
+)
+CARD = StorageCost(read_bytes_per_s=9e7, write_bytes_per_s=4e7, joules_per_byte_read=8e-9, joules_per_byte_written=2e-8)
+
+
+def published(directory: Path, time_limit_s: float) -> Iterator[Row]:
+    """Every case of every file: our answer beside the best known."""
+    for path in sorted(directory.glob("*.json")):
+        for number, case in enumerate(read_instance(path.read_text(encoding="utf-8"))):
+            answer = solve_instance(case, time_limit_s=time_limit_s)
+            objective = answer["objective"]
+            above = objective / case.best - 1 if isinstance(objective, float) and case.best else None
+            yield {
+                "instance": path.stem,
+                "case": number,
+                **answer,
+                "best": case.best,
+                "best_is_proven": case.is_proven,
+                "above_best": above,
+                "verdict": _verdict(case, answer, above),
+            }
+
+
+def _verdict(case: Case, answer: Mapping[str, object], above: float | None) -> str:
+    if case.is_infeasible:
+        return "ok" if not answer["feasible"] else "found a plan where none was known"
+    if above is None:
+        return "MISSED"
+    return "ok" if above <= (1e-3 if case.is_proven else 5e-3) else "MISSED"
+
+
+def against_brute_force(count: int) -> Row:
+    """Random instances of four to eight ops, with recomputing, paging or both: how many answers differ."""
+    differing: list[int] = []
+    infeasible = 0
+    started_s = time.monotonic()
+    for seed in range(count):
+        case = _random_case(seed)
+        exact = cheapest(instance_problem(case), case.memory_bytes, objective="joules")
+        objective = solve_instance(case)["objective"]
+        infeasible += exact is None
+        wanted = None if exact is None else replay_instance(case, exact).joules
+        if (wanted is None) != (objective is None) or (
+            wanted is not None and isinstance(objective, float) and abs(wanted - objective) > 1e-9 * wanted
+        ):
+            differing.append(seed)
+    return {
+        "instances": count,
+        "infeasible": infeasible,
+        "differing": differing,
+        "seconds": time.monotonic() - started_s,
+    }
+
+
+def _random_case(seed: int) -> Case:
+    rng = random.Random(seed)
+    count = rng.randint(4, 8)
+    ops = tuple(
+        InstanceOp(
+            name=str(op),
+            phase="forward",
+            seconds=Seconds(float(rng.randint(1, 9))),
+            joules=Joules(float(rng.randint(1, 9))),
+            output_bytes=Bytes(rng.randint(1, 8)),
+            page_in_joules=Joules(float(rng.randint(1, 4))),
+            page_out_joules=Joules(float(rng.randint(1, 4))),
+        )
+        for op in range(count)
+    )
+    sources = tuple(tuple(sorted(rng.sample(range(op), min(op, rng.randint(1, 3))))) for op in range(count))
+    hungriest = max(ops[op].output_bytes + sum(ops[s].output_bytes for s in sources[op]) for op in range(count))
+    recompute, page = rng.choice([(True, True), (True, False), (False, True)])
+    return Case(
+        instance=Instance(name=f"random {seed}", ops=ops, sources=sources),
+        memory_bytes=Bytes(rng.randint(hungriest - 1, hungriest + 8)),
+        deadline_s=None,
+        allows_recomputing=recompute,
+        allows_paging=page,
+        minimize="joules",
+    )
+
+
+def residual_network(layers: int, seed: int = 0) -> TrainGraph:
+    """Forward layers with a residual every other one, backward, an update after each gradient: three ops a layer."""
+    rng = random.Random(seed)
+    sizes = [64 * rng.randint(200, 4000) for _ in range(layers)]
+    tensors = [_tensor("x", 4096, Role.INPUT), _tensor("loss", 64, Role.OUTPUT)]
+    forward: list[Op] = []
+    backward: list[Op] = []
+    for i in range(layers):
+        before = f"a{i - 1}" if i else "x"
+        residual = (f"a{i - 2}",) if i % 2 == 0 and i > 1 else ()
+        tensors += [_tensor(f"w{i}", 4096, Role.PARAMETER), _tensor(f"a{i}", sizes[i]), _tensor(f"g{i}", sizes[i])]
+        flops = rng.randint(1, 50) * 10**6
+        forward.append(_op(f"f{i}", (before, f"w{i}", *residual), (f"a{i}",), Phase.FORWARD, flops))
+        if i:
+            gradient = _op(f"b{i}", (f"g{i}", f"w{i}", before), (f"g{i - 1}",), Phase.BACKWARD, flops)
+            backward[:0] = [gradient]
+        at = 1 if i else 0
+        backward.insert(at, _op(f"u{i}", (f"g{i}", before, f"w{i}"), (f"w{i}",), Phase.UPDATE, flops))
+    loss = _op("loss", (f"a{layers - 1}",), ("loss", f"g{layers - 1}"), Phase.LOSS, 10**6)
+    ops = (*forward, loss, *backward)
+    graph = TrainGraph(name=f"residual {layers}", tensors={t.name: t for t in tensors}, functions={"step": ops})
+    validate(graph)
+    return graph
+
+
+def _tensor(name: str, nbytes: int, role: Role = Role.TEMPORARY) -> Tensor:
+    return Tensor(name=name, shape=(nbytes // 4,), dtype="float32", role=role)
+
+
+def _op(name: str, reads: tuple[str, ...], writes: tuple[str, ...], phase: Phase, flops: int) -> Op:
+    return Op(name=name, kernel=name, reads=reads, writes=writes, phase=phase, flops=flops)
+
+
+def planned(graph: TrainGraph, share: float, storage: StorageCost | None, time_limit_s: float) -> Row:
+    """The exact planner on a graph's `step`, with the temporaries held to a share of what keep-all needs."""
+    costs = analytic_costs(graph, "step", BOARD)
+    limit_bytes = int(share * keep_all_floor(graph, "step", costs, None))
+    started_s = time.monotonic()
+    answer = answer_milp(graph, "step", limit_bytes, costs, storage, options=SolverOptions(time_limit_s=time_limit_s))
+    row: Row = {
+        "graph": graph.name,
+        "ops": len(graph.functions["step"]),
+        "share": share,
+        "storage": storage is not None,
+        "seconds": time.monotonic() - started_s,
+        "gap": answer.gap,
+        "feasible": answer.steps is not None,
+    }
+    if answer.steps is None:
+        return row
+    found = replay(graph, "step", answer.steps, costs, storage)
+    packing = pack(found.stays)
+    return row | {
+        "peak_over_limit": found.temporary_peak_bytes / limit_bytes,
+        "fragmentation": packing.arena_bytes / max(1, packing.lower_bound_bytes) - 1,
+        "slowdown": found.seconds / _keep_all_seconds(graph, costs),
+        "recomputed_ops": len(found.recomputed),
+        "paged_in_bytes": found.paged_in_bytes,
+    }
+
+
+def side_by_side(graph: TrainGraph, share: float, time_limit_s: float) -> Iterator[Row]:
+    """Every solver of `SOLVERS` on the same graph, limit and storage; each replayed."""
+    costs = analytic_costs(graph, "step", BOARD)
+    limit_bytes = int(share * keep_all_floor(graph, "step", costs, None))
+    options = SolverOptions(time_limit_s=time_limit_s)
+    for name, solve in SOLVERS.items():
+        started_s = time.monotonic()
+        row: Row = {"graph": graph.name, "solver": name, "share": share, "feasible": False}
+        try:
+            steps = solve(graph, "step", limit_bytes, costs, CARD, options=options)
+        except UsageError as error:  # `poet` takes small graphs only
+            yield row | {"reason": error.what}
+            continue
+        row["seconds"] = time.monotonic() - started_s
+        if steps is not None:
+            found = replay(graph, "step", steps, costs, CARD)
+            slowdown = found.seconds / _keep_all_seconds(graph, costs)
+            row |= {"feasible": True, "slowdown": slowdown, "joules": found.joules}
+        yield row
+
+
+def _keep_all_seconds(graph: TrainGraph, costs: Mapping[str, OpCost]) -> float:
+    return replay(graph, "step", keep_all_steps(graph, "step"), costs).seconds
+
+
+def _say(title: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
+    print(f"\n{title}\n  " + " ".join(f"{column:>14}" for column in columns))
+    for row in rows:
+        print("  " + " ".join(f"{_cell(row.get(column)):>14}" for column in columns))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)[-14:]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=Path, help="folder of plan instances")
+    parser.add_argument("--graph", type=Path, action="append", default=[], help="a dumped graph; may be repeated")
+    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds for one plan (30)")
+    parser.add_argument("--random", type=int, default=1000, help="instances against brute force (1000)")
+    parser.add_argument("--layers", type=int, default=333, help="of the large graph, three ops each (333)")
+    parser.add_argument("--output", type=Path, default=Path("planner.json"))
+    arguments = parser.parse_args()
+    limit_s: float = arguments.time_limit
+    cases = list(published(arguments.cases, limit_s)) if arguments.cases else []
+    _say(
+        "published instances",
+        cases,
+        ("instance", "case", "objective", "best", "above_best", "gap", "seconds", "verdict"),
+    )
+    brute = against_brute_force(arguments.random)
+    _say("against brute force", [brute], ("instances", "infeasible", "differing", "seconds"))
+    large = [planned(residual_network(arguments.layers), 0.5, None, limit_s)]
+    graphs = [from_json(path.read_text(encoding="utf-8")) for path in arguments.graph]
+    large += [
+        planned(graph, share, store, limit_s) for graph in graphs for share in (0.5, 0.3) for store in (None, CARD)
+    ]
+    _say("graphs", large, ("graph", "ops", "share", "storage", "seconds", "gap", "slowdown", "fragmentation"))
+    compared = [
+        row
+        for layers in (10, 40)
+        for share in (0.7, 0.5)
+        for row in side_by_side(residual_network(layers), share, limit_s)
+    ]
+    columns = ("graph", "solver", "share", "seconds", "feasible", "slowdown", "joules")
+    _say("solvers side by side", compared, columns)
+    result = {
+        "format": FORMAT,
+        "machine": f"{platform.machine()} {platform.system()}",
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in ("pulp", "highspy", "numpy")},
+        "time_limit_s": limit_s,
+        "published": cases,
+        "brute_force": brute,
+        "graphs": large,
+        "side_by_side": compared,
+    }
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    missed = [row for row in cases if row["verdict"] == "MISSED"]
+    return 1 if missed or brute["differing"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

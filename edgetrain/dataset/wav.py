@@ -1,0 +1,134 @@
+"""Reads wav clips as log-mel features: a folder for each class, or a CSV file that lists them.
+
+    sounds/anna/1.wav   sounds/anna/more/2.wav   sounds/ben/1.wav
+    clips.csv:  file,label,group
+
+Clips are opened when they are needed.
+"""
+
+from __future__ import annotations
+
+import csv
+import wave
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgetrain.dataset.csv import find_label, number_labels
+from edgetrain.dataset.folders import class_files
+from edgetrain.dataset.log_mel import LogMel, log_mel, resample
+from edgetrain.dataset.samples import Array, Part, normal_labels
+from edgetrain.errors import DataError
+from edgetrain.recipes import AudioSection
+
+_FILE, _GROUP = "file", "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clips:
+    """Log-mel features by index, float32 of the shape (mels, frames)."""
+
+    paths: tuple[Path, ...]
+    settings: LogMel
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: Any, /) -> Array:
+        sound, rate = read_wav(self.paths[int(index)])
+        return log_mel(resample(sound, rate, self.settings.sample_rate), self.settings)
+
+
+def read_wavs(
+    path: Path, audio: AudioSection, *, label: str = "", exclude: Sequence[str] = ()
+) -> tuple[Part, tuple[str, ...], Array | None]:
+    """The clips, the names of their classes, and the groups that the CSV file gives (None without)."""
+    settings = LogMel.of(
+        sample_rate=audio.sample_rate,
+        seconds=audio.seconds,
+        window_s=audio.window_ms / 1000,
+        hop_s=audio.hop_ms / 1000,
+        mels=audio.mels,
+    )
+    if path.is_dir():
+        found = class_files(path, (".wav",), exclude=exclude)
+        clips = Clips(paths=found.paths, settings=settings)
+        return Part(features=clips, labels=np.array(found.labels, np.int64)), found.class_names, None
+    paths, words, groups = _read_manifest(path, label)
+    values, names = number_labels(path, words)
+    part = Part(features=Clips(paths=paths, settings=settings), labels=normal_labels(values, str(path)))
+    return part, names, np.array(groups) if groups else None
+
+
+def _read_manifest(path: Path, label: str) -> tuple[tuple[Path, ...], list[str], list[str]]:
+    paths: list[Path] = []
+    words: list[str] = []
+    groups: list[str] = []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            header = [name.strip() for name in next(rows, [])]
+            label_column = find_label(path, header, label)
+            if _FILE not in header:
+                raise DataError(f"{path} has no column `{_FILE}`", why=f"its columns are {', '.join(header)}")
+            for row in filter(None, rows):
+                if len(row) != len(header):
+                    raise DataError(f"{path}:{rows.line_num} has {len(row)} cells where the header has {len(header)}")
+                clip = path.parent / row[header.index(_FILE)].strip()
+                if not clip.is_file():
+                    raise DataError(f"{path}:{rows.line_num}: there is no file {clip}", fix="correct the path")
+                paths.append(clip)
+                words.append(row[label_column].strip())
+                groups += [row[header.index(_GROUP)].strip()] if _GROUP in header else []
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV", why=str(error), fix="save it as UTF-8 text") from error
+    if not paths:
+        raise DataError(f"{path} is empty", why="there is no row below the header", fix="check `data.source`")
+    return tuple(paths), words, groups
+
+
+def read_wav(path: Path) -> tuple[Array, int]:
+    """The sound of a PCM file as the mean of its channels, −1 to 1, and its sample rate.
+
+    Raises `DataError` for a file that is cut short, or compressed.
+    """
+    try:
+        with wave.open(str(path), "rb") as file:
+            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
+            wanted = file.getnframes() * width * channels
+            data = file.readframes(file.getnframes())
+    except (wave.Error, EOFError, OSError) as error:
+        raise DataError(
+            f"{path} is not a wav file that can be read",
+            why=str(error) or "it ends within its header",
+            fix="remove the file, or store it as PCM with 8, 16, 24 or 32 bits",
+        ) from error
+    if len(data) != wanted or rate <= 0:
+        raise DataError(f"{path} holds {len(data)} bytes of sound where its header says {wanted}", fix="copy it again")
+    if width not in _DECODERS:
+        raise DataError(f"{path} has {8 * width} bits a sample", fix="store it with 8, 16, 24 or 32 bits")
+    return _DECODERS[width](data).reshape(-1, channels).mean(axis=1), rate
+
+
+def _decode_8(data: bytes) -> Array:
+    return (np.frombuffer(data, np.uint8).astype(np.float64) - 128) / 128  # the only width that is unsigned
+
+
+def _decode_24(data: bytes) -> Array:
+    wide = np.zeros((len(data) // 3, 4), np.uint8)
+    wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+    return _decode_32(wide.tobytes())
+
+
+def _decode_16(data: bytes) -> Array:
+    return np.frombuffer(data, "<i2") / 2.0**15
+
+
+def _decode_32(data: bytes) -> Array:
+    return np.frombuffer(data, "<i4") / 2.0**31
+
+
+_DECODERS: Mapping[int, Any] = {1: _decode_8, 2: _decode_16, 3: _decode_24, 4: _decode_32}

@@ -1,0 +1,247 @@
+"""Schedules from one decision per tensor, as in papers that decide ahead: keep it, recompute it, or swap it.
+
+These are the baselines, run as their authors describe them: `sqrt-n` (Chen et al., arXiv:1604.06174), `swap-all`
+(Meng et al., "Training deeper models by GPU memory optimization on TensorFlow", 2017), and `capuchin`, after Peng et
+al. (ASPLOS 2020). A decision covers a tensor's longest wait between two uses; a tensor brought back stays until its
+last use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, replay
+from edgetrain.plan.solvers.keep_all import keep_all_steps
+from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.plan.solvers.problem import Problem, make_problem
+
+_LEAST_WAIT_OPS = 3  # shorter waits, as of most gradients, are not worth a trip
+_CAPUCHIN_BATCH = 40  # a plan is replayed so many times at most on the way to the limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """Tensors that leave memory during their longest wait; all others are kept."""
+
+    recomputed: frozenset[int] = frozenset()
+    swapped: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The longest time between two touches of a tensor: from op `start` to op `end`, which reads it."""
+
+    tensor: int
+    start: int
+    end: int
+
+
+def longest_waits(problem: Problem) -> tuple[Wait, ...]:
+    """The longest wait of each tensor that waits for some ops, by tensor."""
+    waits: list[Wait] = []
+    for tensor, uses in enumerate(problem.uses):
+        touches = (problem.producer[tensor], *uses)
+        start, end = max(pairwise(touches), key=lambda w: w[1] - w[0], default=(0, 0))
+        if end - start >= _LEAST_WAIT_OPS:
+            waits.append(Wait(tensor=tensor, start=start, end=end))
+    return tuple(waits)
+
+
+def decided_steps(problem: Problem, decisions: Decisions) -> tuple[Step, ...]:
+    """Every op in order; what was recomputed or swapped comes back when an op first asks for it."""
+    run = _Run(problem=problem, decisions=decisions)
+    for op in range(len(problem.op_names)):
+        run.first_run(op)
+    return tuple(run.steps)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    problem: Problem
+    decisions: Decisions
+    steps: list[Step] = field(default_factory=list)
+    in_memory: set[int] = field(default_factory=set)
+    leaves_after: dict[int, list[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leaves_after = {}
+        for wait in longest_waits(self.problem):
+            if wait.tensor in self.decisions.recomputed or wait.tensor in self.decisions.swapped:
+                self.leaves_after.setdefault(wait.start, []).append(wait.tensor)
+
+    def first_run(self, op: int) -> None:
+        self._bring_back(self.problem.reads[op])
+        self._compute(op)
+        for tensor in self.problem.writes[op]:
+            if tensor in self.decisions.swapped:
+                self.steps.append(PageOut(self.problem.tensor_names[tensor]))
+        for tensor in sorted(self.in_memory):
+            is_over = max((*self.problem.uses[tensor], self.problem.producer[tensor])) <= op
+            if is_over or tensor in self.leaves_after.get(op, ()):
+                self._free(tensor)
+
+    def _bring_back(self, tensors: tuple[int, ...]) -> None:
+        missing: set[int] = set()
+        again: set[int] = set()
+        stack = [tensor for tensor in tensors if tensor not in self.in_memory]
+        while stack:
+            tensor = stack.pop()
+            if tensor in missing:
+                continue
+            missing.add(tensor)
+            if tensor not in self.decisions.swapped:
+                producer = self.problem.producer[tensor]
+                again.add(producer)
+                stack += [source for source in self.problem.reads[producer] if source not in self.in_memory]
+        for tensor in sorted(missing & self.decisions.swapped):
+            self.steps.append(PageIn(self.problem.tensor_names[tensor]))
+            self.in_memory.add(tensor)
+        for op in sorted(again):
+            self._compute(op)
+
+    def _compute(self, op: int) -> None:
+        self.steps.append(Compute(self.problem.op_names[op]))
+        self.in_memory.update(self.problem.writes[op])
+
+    def _free(self, tensor: int) -> None:
+        self.steps.append(Free(self.problem.tensor_names[tensor]))
+        self.in_memory.discard(tensor)
+
+
+def sqrt_n_decisions(problem: Problem) -> Decisions:
+    """Of the tensors that wait and can be recomputed, keeps every √n-th and recomputes the others."""
+    waiting = [w.tensor for w in longest_waits(problem) if w.end <= problem.recompute_until[w.tensor]]
+    stride = max(1, math.isqrt(len(waiting)))
+    return Decisions(recomputed=frozenset(t for number, t in enumerate(waiting) if (number + 1) % stride))
+
+
+def swap_all_decisions(problem: Problem) -> Decisions:
+    """Swaps everything that waits and may be paged."""
+    transfers = problem.transfers
+    if transfers is None:
+        return Decisions()
+    return Decisions(swapped=frozenset(w.tensor for w in longest_waits(problem) if transfers.is_worthwhile[w.tensor]))
+
+
+def capuchin_order(problem: Problem) -> tuple[tuple[int, bool], ...]:
+    """Tensors in the order in which they leave, and whether by swapping: hidden swaps first, then bytes per second."""
+    begins_s = [0.0]
+    for seconds in problem.seconds:
+        begins_s.append(begins_s[-1] + seconds)
+    ranked: list[tuple[float, int, bool]] = []
+    for wait in longest_waits(problem):
+        tensor = wait.tensor
+        choices: list[tuple[float, bool]] = []
+        if wait.end <= problem.recompute_until[tensor]:
+            choices.append((problem.seconds[problem.producer[tensor]], False))
+        if problem.transfers is not None and problem.transfers.is_worthwhile[tensor]:
+            moving_s = problem.transfers.write_seconds[tensor] + problem.transfers.read_seconds[tensor]
+            choices.append((max(0.0, moving_s - (begins_s[wait.end] - begins_s[wait.start + 1])), True))
+        if choices:
+            overhead_s, swaps = min(choices)
+            ranked.append((overhead_s / max(1, problem.plain_bytes[tensor]), tensor, swaps))
+    return tuple((tensor, swaps) for _, tensor, swaps in sorted(ranked))
+
+
+def solve_sqrt_n(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int | None,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    *,
+    options: SolverOptions | None = None,
+) -> tuple[Step, ...] | None:
+    """A `Solver`: keep-all if it fits, else √n checkpoints if those fit."""
+    problem = make_problem(graph, function, costs, None)
+    plans = [keep_all_steps(graph, function), decided_steps(problem, sqrt_n_decisions(problem))]
+    return _first_that_fits(graph, function, limit_bytes, costs, None, plans)
+
+
+def solve_swap_all(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int | None,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    *,
+    options: SolverOptions | None = None,
+) -> tuple[Step, ...] | None:
+    """A `Solver`: keep-all if it fits, else everything that waits goes to storage."""
+    problem = make_problem(graph, function, costs, storage)
+    plans = [keep_all_steps(graph, function), decided_steps(problem, swap_all_decisions(problem))]
+    return _first_that_fits(graph, function, limit_bytes, costs, storage, plans)
+
+
+def solve_capuchin(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int | None,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    *,
+    options: SolverOptions | None = None,
+) -> tuple[Step, ...] | None:
+    """A `Solver`: lets tensors go in `capuchin_order`, some more at a time, until the schedule fits."""
+    return _first_that_fits(graph, function, limit_bytes, costs, storage, _capuchin(graph, function, costs, storage))
+
+
+def _capuchin(
+    graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
+) -> list[tuple[Step, ...]]:
+    problem = make_problem(graph, function, costs, storage)
+    order = capuchin_order(problem)
+    stride = max(1, len(order) // _CAPUCHIN_BATCH)
+    plans = [keep_all_steps(graph, function)]
+    for count in [*range(stride, len(order), stride), len(order)]:
+        chosen = order[:count]
+        decisions = Decisions(
+            recomputed=frozenset(tensor for tensor, swaps in chosen if not swaps),
+            swapped=frozenset(tensor for tensor, swaps in chosen if swaps),
+        )
+        plans.append(decided_steps(problem, decisions))
+    return plans
+
+
+def _first_that_fits(
+    graph: TrainGraph,
+    function: str,
+    limit_bytes: int | None,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    plans: list[tuple[Step, ...]],
+) -> tuple[Step, ...] | None:
+    for steps in plans:
+        if limit_bytes is None or replay(graph, function, steps, costs, storage).temporary_peak_bytes <= limit_bytes:
+            return steps
+    return None
+
+
+def sqrt_n_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
+    problem = make_problem(graph, function, costs, None)
+    return _least_peak(graph, function, costs, None, [decided_steps(problem, sqrt_n_decisions(problem))])
+
+
+def swap_all_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
+    problem = make_problem(graph, function, costs, storage)
+    return _least_peak(graph, function, costs, storage, [decided_steps(problem, swap_all_decisions(problem))])
+
+
+def capuchin_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
+    return _least_peak(graph, function, costs, storage, _capuchin(graph, function, costs, storage))
+
+
+def _least_peak(
+    graph: TrainGraph,
+    function: str,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    plans: list[tuple[Step, ...]],
+) -> int:
+    everything = keep_all_steps(graph, function)
+    return min(replay(graph, function, steps, costs, storage).temporary_peak_bytes for steps in (everything, *plans))

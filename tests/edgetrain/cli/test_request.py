@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from edgetrain.cli.console import Console
+from edgetrain.cli.request import job_of, recipe_of, split_words
+from edgetrain.errors import ModelError, UsageError
+from edgetrain.recipes import Recipe, load_recipe
+from edgetrain.run.folders import JobRecord
+from edgetrain.units import Bytes
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "overrides"),
+    [
+        ([], None, ()),
+        (["digits"], "digits", ()),
+        (["train.batch=4", "digits", "metric=mse"], "digits", ("train.batch=4", "metric=mse")),
+        (["runs/lr=3/model.onnx"], "runs/lr=3/model.onnx", ()),
+        (["data.source=a=b"], None, ("data.source=a=b",)),
+    ],
+)
+def test_words_are_one_source_and_overrides(words: list[str], source: str | None, overrides: tuple[str, ...]) -> None:
+    assert split_words(words) == (source, overrides)
+
+
+def test_a_model_file_gets_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(b"")
+    recipe = recipe_of(str(path), ("data.source=x.npz", "train.batch=4"), needs_data=True)
+    assert (recipe.name, recipe.model.source, recipe.data.source) == ("mine", str(path), "x.npz")
+    assert (recipe.train.batch, recipe.train.epochs, recipe.metric) == (4, 10, "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "metric"),
+    [
+        (("train.loss=mse",), "mse"),
+        (("train.loss=l1",), "mae"),
+        (("train.loss=bce",), "accuracy"),
+        (("train.loss=mse", "metric=mae"), "mae"),
+        (('train.loss="mse"',), "mse"),
+    ],
+)
+def test_the_metric_of_a_model_file_follows_its_loss(overrides: tuple[str, ...], metric: str) -> None:
+    assert recipe_of("zoo:digits-cnn", overrides, needs_data=False).metric == metric
+
+
+def test_a_model_file_without_data_is_refused_only_where_data_is_needed() -> None:
+    assert recipe_of("zoo:digits-cnn", (), needs_data=False).data.source == ""
+    with pytest.raises(UsageError, match="needs data"):
+        recipe_of("zoo:digits-cnn", (), needs_data=True)
+
+
+@pytest.mark.parametrize("name", ["gone.onnx", "folder.onnx"])
+def test_a_model_file_that_is_not_there_is_a_model_error(name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(ModelError, match="no model file"):
+        recipe_of(str(tmp_path / name), (), needs_data=True)
+
+
+def test_a_stored_recipe_takes_overrides() -> None:
+    recipe = load_recipe("digits", ["data.limit=256"])
+    again = Recipe.from_json(recipe.to_json(), ["train.epochs=3"])
+    assert (again.data.limit, again.train.epochs) == (256, 3)
+    assert Recipe.from_json(recipe.to_json()) == recipe
+
+
+STORED = JobRecord(target="jetson", solver="keep-all", memory_bytes=5_000_000, deadline_s=0.5, energy_j=2.0, threads=1)
+
+
+def job_flags(**given: object) -> argparse.Namespace:
+    names = ("target", "solver", "budget", "deadline", "energy", "threads")
+    return argparse.Namespace(**{**dict.fromkeys(names), **given})
+
+
+def test_what_no_flag_says_is_as_stored() -> None:
+    job = job_of(job_flags(), load_recipe("digits"), Console(quiet=True), stored=STORED)
+    assert (job.target.name, job.solver, job.threads) == ("jetson", "keep-all", 1)
+    assert (job.budget.memory_bytes, job.budget.deadline_s, job.budget.energy_j) == (5_000_000, 0.5, 2.0)
+
+
+def test_a_flag_goes_before_what_is_stored() -> None:
+    flags = job_flags(budget=Bytes(7), target="host")
+    job = job_of(flags, load_recipe("digits"), Console(quiet=True), stored=STORED)
+    assert (job.target.name, job.budget.memory_bytes, job.solver) == ("host", 7, "keep-all")
+
+
+def test_limits_are_echoed(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = job_flags(budget=Bytes(2 * 10**9), deadline=0.05, energy=1.0)
+    job_of(flags, load_recipe("digits"), Console())
+    assert capsys.readouterr().err == (
+        "digits on host, budget 2GB (1.863GiB), deadline 50.0 ms a step, energy 1 J a step\n"
+    )

@@ -1,0 +1,91 @@
+"""Claims about reading pickled arrays: arrays come back, and nothing a file names is run."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgetrain.dataset.object_array import read_object_array
+from edgetrain.errors import DataError
+
+
+def save(path: Path, value: Any) -> Path:
+    np.save(path, np.array(value, dtype=object), allow_pickle=True)
+    return path
+
+
+def with_pickle(path: Path, content: bytes) -> Path:
+    """A file whose header is right and whose pickle is `content`."""
+    save(path, {})
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(b"\n") + 1] + content)
+    return path
+
+
+def test_arrays_lists_and_texts_come_back(tmp_path: Path) -> None:
+    value = {"a": [np.arange(6.0).reshape(2, 3), np.ones(2)], "b": np.array([1, 2]), "c": ["x", "y"], "d": 5}
+    found = read_object_array(save(tmp_path / "a.npy", value))
+    assert found.keys() == value.keys()
+    assert np.array_equal(found["a"][0], np.arange(6.0).reshape(2, 3))
+    assert np.array_equal(found["b"], [1, 2])
+    assert (found["c"], found["d"]) == (["x", "y"], 5)
+
+
+class _Bomb:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_a_pickle_that_names_code_is_refused_before_it_runs(protocol: int, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    path = with_pickle(tmp_path / "a.npy", pickle.dumps(_Bomb(marker), protocol=protocol))
+    with pytest.raises(DataError, match="cannot be read safely"):
+        read_object_array(path)
+    assert not marker.exists()
+
+
+def test_bytes_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    rot = b"c_codecs\nencode\n(X\x03\x00\x00\x00abcX\x05\x00\x00\x00rot13tR."
+    with pytest.raises(DataError, match="cannot be read safely") as caught:
+        read_object_array(with_pickle(tmp_path / "a.npy", rot))
+    assert "rot13" in caught.value.why
+
+
+def test_a_plain_array_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(3))
+    with pytest.raises(DataError, match="plain array"):
+        read_object_array(tmp_path / "a.npy")
+
+
+@settings(deadline=None, max_examples=200)
+@given(cut=st.integers(1, 500))
+def test_a_file_cut_short_is_a_data_error(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = save(tmp_path_factory.mktemp("d") / "a.npy", {"a": np.arange(3.0), "b": ["x"]})
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - 1 - cut % (len(data) - 1)])
+    with pytest.raises(DataError, match="cannot be read safely"):
+        read_object_array(path)
+
+
+@settings(deadline=None, max_examples=200)
+@given(place=st.integers(0, 500), value=st.integers(0, 255))
+def test_a_damaged_byte_raises_nothing_but_a_data_error(
+    place: int, value: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = save(tmp_path_factory.mktemp("d") / "a.npy", {"a": np.arange(3.0), "b": ["x"]})
+    data = bytearray(path.read_bytes())
+    data[place % len(data)] = value
+    path.write_bytes(data)
+    with contextlib.suppress(DataError):
+        read_object_array(path)
