@@ -32,13 +32,14 @@ STORAGE = StorageCost(
 
 
 # Exact solvers take as long as their limit allows on a ResNet; they are the ones that have stand-ins.
-EXACT = tuple(s for s in SOLVERS if s in STAND_INS)
+# POET's own formulation takes 40 ops at most, fewer than any network here.
+EXACT = tuple(s for s in SOLVERS if s in STAND_INS and s != "poet")
 # Swapping needs somewhere to swap to.
 FAST_CASES = [
     pytest.param(solver, storage, id=f"{solver}-{'recompute' if storage is None else 'page'}")
     for solver in SOLVERS
     for storage in (None, STORAGE)
-    if solver not in (*EXACT, "keep-all") and (solver, storage) != ("swap-all", None)
+    if solver not in (*STAND_INS, "keep-all") and (solver, storage) != ("swap-all", None)
 ]
 
 
