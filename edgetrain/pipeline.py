@@ -67,7 +67,8 @@ class Job:
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
     contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
     progress: Progress | None = None
-    notify: Notify = _silent
+    notify: Notify = _silent  # what changes how the result is to be read
+    inform: Notify = _silent  # what is nice to know
 
 
 def fit(
@@ -86,7 +87,7 @@ def fit(
     data = dataset if dataset is not None else load_dataset(job.recipe.data)  # first: it fails fastest
     job = with_contribution(job, data)
     compiled = compile_stage(job)
-    job.notify(report_update(job, compiled).to_text())
+    job.inform(report_update(job, compiled).to_text())
     plan = plan_stage(job, compiled)
     program = program_stage(job, compiled, plan)
     report = execute(
@@ -150,7 +151,7 @@ def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
     if not job.target.is_host:
         try:
             foreign = build_program(compiled, plan, codegen_of(job.target), cache=job.cache)
-            job.notify(f"compiled for {job.target.name}: {foreign.directory}")
+            job.inform(f"compiled for {job.target.name}: {foreign.directory}")
         except DeviceError as error:  # its kernels are compiled; only a vendor's linker is missing here
             job.notify(f"{job.target.name}: {error.what}; {error.fix}")
         if job.target.note:

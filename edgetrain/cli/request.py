@@ -127,4 +127,5 @@ def job_of(
         threads=int(str(threads)) if threads is not None else None,
         progress=progress,
         notify=console.warn,
+        inform=console.say,
     )

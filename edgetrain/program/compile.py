@@ -122,6 +122,13 @@ class Compiled:
         facts: dict[str, Any] = json.loads((self.directory / FACTS).read_text(encoding="utf-8"))
         return facts
 
+    def identity(self, name: str) -> str:
+        """A hash of what a run's numbers depend on: the graph, and the kernels compiled under that name.
+
+        Unlike `key` it survives a new version of edgetrain that compiles to the same code, so a run can be resumed.
+        """
+        return cache_key((self.directory / GRAPH).read_bytes(), self.kernels(name).read_bytes())
+
     @property
     def model(self) -> Path:
         """The ONNX file that was compiled, with its new head where one was asked for."""

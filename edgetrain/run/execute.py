@@ -110,7 +110,8 @@ def settings_of(
     train_section = recipe.train
     is_adam = train_section.optimizer in ("adam", "adamw")
     return TrainSettings(
-        program_sha256=compiled.key,  # not the plan: a run may go on under another budget, to the same bits
+        # Not the plan: a run may go on under another budget, to the same bits.
+        program_sha256=compiled.identity(program.manifest.target_name),
         inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
         output=compiled.facts["outputs"][0],
         loss=train_section.loss,

@@ -80,7 +80,7 @@ def test_a_plan_changes_no_bit_of_the_result(build_cache: BuildCache, unplanned:
 @pytest.mark.compile
 def test_another_target_runs_its_own_plan_here_and_says_so(build_cache: BuildCache, tmp_path: Path) -> None:
     said: list[str] = []
-    report = fit(_job(build_cache, target="jetson", budget=2 * 10**9, notify=said.append), tmp_path)
+    report = fit(_job(build_cache, target="jetson", budget=2 * 10**9, notify=said.append, inform=said.append), tmp_path)
     assert report.target == "jetson"
     assert report.ran_on == "this host"
     assert any(line.startswith("no jetson reachable: running its plan on this host") for line in said)
@@ -91,7 +91,7 @@ def test_another_target_runs_its_own_plan_here_and_says_so(build_cache: BuildCac
 @pytest.mark.parametrize("target", ["raspberry-pi-4", "cortex-m7"])
 def test_every_kind_of_target_gets_a_program_of_its_own(build_cache: BuildCache, target: str) -> None:
     said: list[str] = []
-    job = _job(build_cache, target=target, notify=said.append)
+    job = _job(build_cache, target=target, notify=said.append, inform=said.append)
     compiled = compile_stage(job)
     program_stage(job, compiled, plan_stage(job, compiled))
     assert any(line.startswith(f"compiled for {target}") for line in said), said
@@ -124,7 +124,7 @@ def test_labels_outside_the_model_are_refused_before_training(build_cache: Build
 
 def test_a_budget_never_exceeds_what_the_device_has(build_cache: BuildCache) -> None:
     said: list[str] = []
-    job = _job(build_cache, target="cortex-m4", budget=10**12, notify=said.append)
+    job = _job(build_cache, target="cortex-m4", budget=10**12, notify=said.append, inform=said.append)
     assert effective_budget(job).memory_bytes == job.target.memory_bytes
     assert "cortex-m4 has" in said[0]
 
