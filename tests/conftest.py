@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,13 @@ import edgetrain
 from edgetrain.program.cache import BuildCache
 
 _CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """A shell starts background jobs with Ctrl-C ignored, and children inherit that: here it must mean something."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

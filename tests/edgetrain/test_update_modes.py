@@ -37,7 +37,7 @@ def test_the_exported_model_is_the_trained_one(name: str, build_cache: BuildCach
         target=load_target("host"),
         cache=build_cache,
         threads=2,
-        notify=said.append,
+        inform=said.append,
     )
     report = fit(job, tmp_path / "run")
     assert report.measured_peak_bytes <= report.planned_peak_bytes
