@@ -5,6 +5,7 @@ Gradients exist only along paths from a trained parameter to the loss, so a froz
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +128,7 @@ def _needed(tape: Tape, trained: Iterable[Expr], output: Expr) -> _Need:
 
 def _carries_gradient(value: Expr) -> bool:
     """Comparisons, casts to integers and the like end the path from a parameter to the loss."""
-    return dtype_of(value).startswith("float")
+    return isinstance(value.ty, relax.TensorType) and dtype_of(value).startswith("float")
 
 
 def _flat_variables(inputs: Sequence[Any]) -> list[Any]:
@@ -171,12 +172,13 @@ def differentiate(
             fix="train only what comes after them (update.mode = 'head' or update.names = [...]), or replace them",
         )
     need = _needed(tape, trained, output)
-    remaining = {p: sum(_flat_variables(e.inputs).count(p) for e in need.entries) for p in trained}
+    reads = Counter(v for entry in need.entries for v in _flat_variables(entry.inputs))
+    remaining = {p: reads[p] for p in trained}  # one pass over the tape: counting for each parameter is quadratic
     gradients: dict[Any, Expr] = {output: output_gradient}
     for entry in reversed(need.entries):
         _back_through(builder, entry, need, gradients)
-        for parameter in dict.fromkeys(v for v in _flat_variables(entry.inputs) if v in remaining):
-            remaining[parameter] -= _flat_variables(entry.inputs).count(parameter)
+        for parameter, count in Counter(v for v in _flat_variables(entry.inputs) if v in remaining).items():
+            remaining[parameter] -= count
             if remaining[parameter] == 0 and parameter in gradients:
                 on_gradient(trained[parameter], gradients.pop(parameter))
 

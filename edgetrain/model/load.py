@@ -9,7 +9,7 @@ import onnx
 
 from edgetrain.errors import ModelError, UnsupportedError
 
-OPSETS = range(13, 22)  # what the converters are written and tested for
+OPSETS = range(7, 24)  # what the converters are written for; before 7, broadcasting was an attribute
 ONNX_DOMAINS = ("", "ai.onnx")
 
 
@@ -59,14 +59,20 @@ def check(proto: Any, name: str) -> None:
         )
     try:
         onnx.checker.check_model(proto)
-    except onnx.checker.ValidationError as error:
+    except Exception as error:  # ValidationError, and others where a name is not text or a field is out of range
         if "No Op registered for" in str(error):
             return  # custom ops are reported by the importer, which names all of them
         raise ModelError(
             f"`{name}` is not a valid ONNX model",
-            why=str(error).strip().splitlines()[0],
+            why=(str(error).strip().splitlines() or [type(error).__name__])[0],
             fix="export the model again; `onnx.checker.check_model` must accept it",
         ) from error
+
+
+def require_text(name: object) -> None:
+    """Raises `ModelError` for a name whose bytes are not UTF-8, which protobuf hands over as they are."""
+    if not isinstance(name, str):
+        raise ModelError(f"a name in the model is not text: {name!r}", fix="export the model again")
 
 
 def opset_of(proto: Any) -> int:

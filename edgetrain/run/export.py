@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edgetrain.errors import InternalError
 from edgetrain.graph.adapters import Beside, merge_adapters
 from edgetrain.run.durable import replaced_file
 from edgetrain.run.engine import Array
@@ -17,25 +16,14 @@ def write_trained_onnx(
     """Writes `model` with the values of `parameters` in place of its initializers of the same names.
 
     What `adapters` hold is merged first, so that the file needs nothing of them to run.
-    Raises `DeviceError` when the disk refuses; an older file at `out` then stays as it was.
+    Raises `UnsupportedError` for a weight that has no place in the file, `DeviceError` when the disk refuses; an older
+    file at `out` then stays as it was.
     """
     import onnx  # here: the training loop itself runs without it
-    from onnx import numpy_helper
+
+    from edgetrain.model.write_back import write_weights
 
     proto = onnx.load(str(model))
-    values = merge_adapters(parameters, adapters)
-    left = set(values)
-    for tensor in proto.graph.initializer:
-        if tensor.name in left:
-            tensor.CopyFrom(numpy_helper.from_array(values[tensor.name], tensor.name))
-            left.remove(tensor.name)
-    for node in proto.graph.node:  # exporters also keep weights in Constant nodes
-        if node.op_type == "Constant" and node.output[0] in left:
-            name = node.output[0]
-            del node.attribute[:]
-            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(values[name], name)))
-            left.remove(name)
-    if left:
-        raise InternalError(f"the model has no initializers named {sorted(left)[:3]} to write back")
+    write_weights(proto, merge_adapters(parameters, adapters))
     with replaced_file(out) as file:
         file.write(proto.SerializeToString(deterministic=True))

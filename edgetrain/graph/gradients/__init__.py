@@ -15,6 +15,7 @@ from edgetrain.graph.gradients.normalisation import NORMALISATION_RULES
 from edgetrain.graph.gradients.pooling import POOLING_RULES
 from edgetrain.graph.gradients.reduction import REDUCTION_RULES
 from edgetrain.graph.gradients.rule import Rule
+from edgetrain.graph.gradients.scatter import SCATTER_RULES
 from edgetrain.graph.gradients.unary import UNARY_RULES
 
 RULES: Mapping[str, Rule] = {
@@ -28,5 +29,6 @@ RULES: Mapping[str, Rule] = {
     **NORMALISATION_RULES,
     **POOLING_RULES,
     **REDUCTION_RULES,
+    **SCATTER_RULES,
     **UNARY_RULES,
 }

@@ -14,12 +14,15 @@ from edgetrain.model.converters.context import CannotConvert, Converter, NodeCon
 from edgetrain.model.converters.indexing import INDEXING_CONVERTERS
 from edgetrain.model.converters.layout import LAYOUT_CONVERTERS
 from edgetrain.model.converters.normalisation import NORMALISATION_CONVERTERS
+from edgetrain.model.converters.ordering import ORDERING_CONVERTERS
 from edgetrain.model.converters.product import PRODUCT_CONVERTERS
+from edgetrain.model.converters.quantisation import MICROSOFT_CONVERTERS, QUANTISATION_CONVERTERS
+from edgetrain.model.converters.recurrent import RECURRENT_CONVERTERS
 from edgetrain.model.converters.reduction import REDUCTION_CONVERTERS
 from edgetrain.model.converters.resize import RESIZE_CONVERTERS
 from edgetrain.model.converters.window import WINDOW_CONVERTERS
 
-__all__ = ["CONVERTERS", "CannotConvert", "Converter", "NodeContext"]
+__all__ = ["CONVERTERS", "FOREIGN_CONVERTERS", "CannotConvert", "Converter", "NodeContext"]
 
 CONVERTERS: Mapping[str, Converter] = {
     **ACTIVATION_CONVERTERS,
@@ -27,8 +30,14 @@ CONVERTERS: Mapping[str, Converter] = {
     **INDEXING_CONVERTERS,
     **LAYOUT_CONVERTERS,
     **NORMALISATION_CONVERTERS,
+    **ORDERING_CONVERTERS,
     **PRODUCT_CONVERTERS,
+    **QUANTISATION_CONVERTERS,
+    **RECURRENT_CONVERTERS,
     **REDUCTION_CONVERTERS,
     **RESIZE_CONVERTERS,
     **WINDOW_CONVERTERS,
 }
+
+# Ops of other domains, by domain and op.
+FOREIGN_CONVERTERS: Mapping[tuple[str, str], Converter] = {**MICROSOFT_CONVERTERS}

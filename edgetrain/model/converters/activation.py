@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from edgetrain._tvm import relax, shape_of
-from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext, unary
+from edgetrain.model.converters.context import Converter, NodeContext, unary
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # ONNX's defaults
 
 
 def _clip(context: NodeContext) -> Any:
     low, high = context.known_input(1), context.known_input(2)
-    if (context.input(1) is not None and low is None) or (context.input(2) is not None and high is None):
-        raise CannotConvert("its bounds are computed while the model runs; they must be constants")
-    lowest = low.item() if low is not None else -np.inf
-    highest = high.item() if high is not None else np.inf
-    return context.emit(relax.op.clip(context.input(0), lowest, highest))
+    if (context.has(1) and low is None) or (context.has(2) and high is None):
+        return _clip_to_computed(context)
+    lowest = low.item() if low is not None else context.attribute("min", -np.inf)  # attributes before opset 11
+    highest = high.item() if high is not None else context.attribute("max", np.inf)
+    return context.emit(relax.op.clip(context.required(0), lowest, highest))
+
+
+def _clip_to_computed(context: NodeContext) -> Any:
+    """Bounds that are tensors of the model get their gradient too."""
+    data = context.required(0)
+    data = context.emit(relax.op.maximum(data, context.required(1))) if context.has(1) else data
+    return context.emit(relax.op.minimum(data, context.required(2))) if context.has(2) else data
 
 
 def _leaky_relu(context: NodeContext) -> Any:
@@ -107,12 +115,20 @@ def _thresholded_relu(context: NodeContext) -> Any:
     return context.emit(relax.op.where(above, x, context.number(0.0, x)))
 
 
-def _softmax(context: NodeContext) -> Any:
-    return context.emit(relax.op.nn.softmax(context.input(0), context.attribute("axis", -1)))
+def _softmax_of(emit_softmax: Callable[[Any, int], Any]) -> Converter:
+    def convert(context: NodeContext) -> Any:
+        data = context.required(0)
+        if context.opset >= 13:
+            return context.emit(emit_softmax(data, context.attribute("axis", -1)))
+        # Before, all axes from the given one on were one.
+        shape = shape_of(data)
+        axis = context.attribute("axis", 1) % len(shape)
+        if math.prod(shape[axis + 1 :]) == 1:
+            return context.emit(emit_softmax(data, axis))
+        flat = context.emit(relax.op.reshape(data, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
+        return context.emit(relax.op.reshape(context.emit(emit_softmax(flat, -1)), shape))
 
-
-def _log_softmax(context: NodeContext) -> Any:
-    return context.emit(relax.op.nn.log_softmax(context.input(0), context.attribute("axis", -1)))
+    return convert
 
 
 ACTIVATION_CONVERTERS: Mapping[str, Converter] = {
@@ -123,13 +139,13 @@ ACTIVATION_CONVERTERS: Mapping[str, Converter] = {
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
     "LeakyRelu": _leaky_relu,
-    "LogSoftmax": _log_softmax,
+    "LogSoftmax": _softmax_of(relax.op.nn.log_softmax),
     "Mish": _mish,
     "PRelu": _prelu,
     "Relu": unary(relax.op.nn.relu),
     "Selu": _selu,
     "Sigmoid": unary(relax.op.sigmoid),
-    "Softmax": _softmax,
+    "Softmax": _softmax_of(relax.op.nn.softmax),
     "Softplus": unary(relax.op.nn.softplus),
     "Softsign": _softsign,
     "Tanh": unary(relax.op.tanh),

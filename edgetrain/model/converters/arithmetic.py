@@ -63,7 +63,9 @@ def _cast(context: NodeContext) -> Any:
         dtype = str(helper.tensor_dtype_to_np_dtype(context.attribute("to", 0)))
     except KeyError as error:
         raise CannotConvert(f"it casts to the unknown type {context.attribute('to', 0)}") from error
-    return context.emit(relax.op.astype(context.input(0), dtype))
+    dtype = "float32" if dtype in ("float16", "bfloat16") else dtype  # the import trains in full precision
+    data = context.required(0)
+    return data if dtype_of(data) == dtype else context.emit(relax.op.astype(data, dtype))
 
 
 ARITHMETIC_CONVERTERS: Mapping[str, Converter] = {

@@ -1,10 +1,10 @@
-"""What a converter gets: one ONNX node with its inputs resolved."""
+"""What a converter gets: one ONNX node with its inputs resolved when asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from onnx import helper
@@ -17,14 +17,31 @@ class CannotConvert(Exception):
     """Why a node cannot be imported; the importer adds the node's name and collects them all."""
 
 
+class Resolver(Protocol):
+    """Gives a value of the walk in the form that a converter wants."""
+
+    def tensor(self, value: Any) -> Any:
+        """The Relax expression of `value`. A learned array becomes a parameter here, and only here."""
+
+    def known(self, value: Any) -> Array | None:
+        """The array that `value` is before the model runs, None where it depends on data."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """One node with its inputs resolved: Relax expressions, and arrays where a value is known."""
+    """One node. Input `i` is a tensor to compute with (`input`) or an array to read (`known_input`)."""
 
     node: Any
     builder: Any
-    inputs: Sequence[Any]  # relax.Expr, or None for an omitted optional input
-    known: Sequence[Array | None]
+    values: Sequence[Any]  # None for an omitted optional input
+    resolver: Resolver
+    opset: int
+    rebound_batch: int | None = None  # the batch that replaced the file's fixed 1
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Every input, for ops that have no optional ones: TVM crashes on a list that holds None."""
+        return [self.required(i) for i in range(len(self.values))]
 
     def attribute(self, name: str, default: Any) -> Any:
         for attribute in self.node.attribute:
@@ -33,17 +50,26 @@ class NodeContext:
                 return value.decode() if isinstance(value, bytes) else value
         return default
 
+    def has(self, index: int) -> bool:
+        return index < len(self.values) and self.values[index] is not None
+
     def input(self, index: int) -> Any:
-        return self.inputs[index] if index < len(self.inputs) else None
+        return self.resolver.tensor(self.values[index]) if self.has(index) else None
+
+    def required(self, index: int) -> Any:
+        """As `input`. Raises `CannotConvert` where it is omitted."""
+        if not self.has(index):
+            raise CannotConvert(f"its input {index} is missing")
+        return self.input(index)
 
     def known_input(self, index: int) -> Array | None:
-        return self.known[index] if index < len(self.known) else None
+        return self.resolver.known(self.values[index]) if self.has(index) else None
 
     def integers(self, index: int, what: str) -> list[int] | None:
         """Input `index` as integers, None where it is omitted. Raises `CannotConvert` where it depends on data."""
         value = self.known_input(index)
         if value is None:
-            if self.input(index) is not None:
+            if self.has(index):
                 raise CannotConvert(f"its {what} depend on data; they must be constants")
             return None
         return [int(v) for v in np.atleast_1d(value).reshape(-1)]
@@ -66,8 +92,20 @@ Converter = Callable[[NodeContext], Any]
 
 
 def unary(emit_one: Callable[[Any], Any]) -> Converter:
-    return lambda context: context.emit(emit_one(context.input(0)))
+    return lambda context: context.emit(emit_one(context.required(0)))
 
 
 def binary(emit_pair: Callable[[Any, Any], Any]) -> Converter:
-    return lambda context: context.emit(emit_pair(context.input(0), context.input(1)))
+    def convert(context: NodeContext) -> Any:
+        one, two = context.required(0), context.required(1)
+        if dtype_of(one) != dtype_of(two):
+            one, two = _as_float(context, one, two), _as_float(context, two, one)
+        return context.emit(emit_pair(one, two))
+
+    return convert
+
+
+def _as_float(context: NodeContext, value: Any, other: Any) -> Any:
+    """In ONNX both have one type; a float meets an integer only where a quantised op became a float one."""
+    is_integer = "int" in dtype_of(value) and dtype_of(other).startswith("float")
+    return context.emit(relax.op.astype(value, dtype_of(other))) if is_integer else value

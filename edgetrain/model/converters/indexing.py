@@ -54,6 +54,33 @@ def _gather_elements(context: NodeContext) -> Any:
     return context.emit(relax.op.gather_elements(context.input(0), _counted_from_start(context, axis), axis))
 
 
+_SCATTERS: Mapping[str, str] = {"none": "update", "add": "add"}  # ONNX's name -> Relax's
+
+
+def _scatter_elements(context: NodeContext) -> Any:
+    reduction = context.attribute("reduction", "none")
+    if reduction not in _SCATTERS:
+        raise CannotConvert(f"reduction `{reduction}` is not supported, only {', '.join(_SCATTERS)}")
+    axis = context.attribute("axis", 0) % len(shape_of(context.required(0)))
+    return context.emit(relax.op.scatter_elements(*context.inputs, axis=axis, reduction=_SCATTERS[reduction]))
+
+
+def _one_hot(context: NodeContext) -> Any:
+    """A comparison with every class; an index out of bounds meets none, a negative one counts from the end."""
+    indices, depths, values = context.required(0), context.integers(1, "classes"), context.known_input(2)
+    if not depths or depths[0] <= 0 or values is None or values.size != 2:
+        raise CannotConvert("its classes and its two values must be constants")
+    off, on = (relax.const(v.item(), str(values.dtype)) for v in values.reshape(-1))
+    axis = context.attribute("axis", -1) % (len(shape_of(indices)) + 1)
+    classes = np.arange(depths[0], dtype=dtype_of(indices)).reshape([-1, *[1] * (len(shape_of(indices)) - axis)])
+    places = context.emit(relax.op.expand_dims(indices, [axis]))
+    below = context.emit(relax.op.less(places, relax.const(0, dtype_of(indices))))
+    counted = context.emit(relax.op.add(places, relax.const(depths[0], dtype_of(indices))))
+    chosen = context.emit(relax.op.where(below, counted, places))
+    hit = context.emit(relax.op.equal(chosen, relax.const(runtime.tensor(classes))))
+    return context.emit(relax.op.where(hit, on, off))
+
+
 def _where(context: NodeContext) -> Any:
     return context.emit(relax.op.where(*context.inputs))
 
@@ -61,5 +88,8 @@ def _where(context: NodeContext) -> Any:
 INDEXING_CONVERTERS: Mapping[str, Converter] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "OneHot": _one_hot,
+    "Scatter": _scatter_elements,  # its name before opset 11
+    "ScatterElements": _scatter_elements,
     "Where": _where,
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from onnx import numpy_helper
 
 from edgetrain._tvm import relax, runtime, shape_of
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
@@ -27,12 +28,20 @@ def _reshape(context: NodeContext) -> Any:
     dims = [int(d) for d in target]
     if not context.attribute("allowzero", 0):
         dims = [shape[i] if d == 0 else d for i, d in enumerate(dims)]
+    if context.rebound_batch is not None and dims[:1] == [1] and shape[:1] == (context.rebound_batch,):
+        dims = _with_batch(dims, shape)
     if -1 in dims:
         rest = math.prod(d for d in dims if d != -1)
         dims[dims.index(-1)] = math.prod(shape) // max(rest, 1)
     if math.prod(dims) != math.prod(shape):
         raise CannotConvert(f"it reshapes {list(shape)} to {dims}; the batch may be fixed inside the model")
     return context.emit(relax.op.reshape(context.input(0), dims))
+
+
+def _with_batch(dims: list[int], shape: tuple[int, ...]) -> list[int]:
+    """`dims` with its leading 1 as the batch, where the file was exported for a batch of 1 and means that."""
+    is_whole = -1 not in dims and math.prod(dims) == math.prod(shape)
+    return dims if is_whole else [shape[0], *dims[1:]]
 
 
 def _transpose(context: NodeContext) -> Any:
@@ -65,6 +74,8 @@ def _split(context: NodeContext) -> Any:
         sizes = [min(chunk, shape_of(data)[axis] - i * chunk) for i in range(count)]
     if len(sizes) == 1:
         return [data]
+    if min(sizes) <= 0 or sum(sizes) != shape_of(data)[axis]:
+        raise CannotConvert(f"parts of {sizes} do not make up {shape_of(data)[axis]} elements")
     parts = context.emit(relax.op.split(data, [int(s) for s in np.cumsum(sizes[:-1])], axis))
     return [context.emit(relax.TupleGetItem(parts, i)) for i in range(len(sizes))]
 
@@ -78,10 +89,10 @@ def slice_axis(context: NodeContext, data: Any, axis: int, start: int, count: in
 
 def _slice(context: NodeContext) -> Any:
     data = context.input(0)
-    starts, ends = context.integers(1, "starts"), context.integers(2, "ends")
-    assert starts is not None, "required by ONNX, checked when the file was read"
-    assert ends is not None, "required by ONNX, checked when the file was read"
-    axes = context.integers(3, "axes") or list(range(len(starts)))
+    starts, ends = context.integers_or_attribute(1, "starts"), context.integers_or_attribute(2, "ends")
+    if starts is None or ends is None:
+        raise CannotConvert("it has no starts or ends")
+    axes = context.integers_or_attribute(3, "axes") or list(range(len(starts)))
     steps = context.integers(4, "steps") or [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = axis % len(shape_of(data))
@@ -126,12 +137,13 @@ def _pad(context: NodeContext) -> Any:
 
 def _pad_constant(context: NodeContext, data: Any, begins: Sequence[int], ends: Sequence[int]) -> Any:
     value = context.known_input(2)
-    if value is None and context.input(2) is not None:
+    if value is None and context.has(2):
         raise CannotConvert("its padding value depends on data; it must be a constant")
     if not any((*begins, *ends)):
         return data
     widths = [w for pair in zip(begins, ends, strict=True) for w in pair]
-    return context.emit(relax.op.nn.pad(data, widths, pad_value=float(value.item()) if value is not None else 0.0))
+    fill = value.item() if value is not None else context.attribute("value", 0.0)  # an attribute before opset 11
+    return context.emit(relax.op.nn.pad(data, widths, pad_value=float(fill)))
 
 
 def _expand(context: NodeContext) -> Any:
@@ -170,13 +182,41 @@ def _trilu(context: NodeContext) -> Any:
     return context.emit(keep(context.input(0), diagonal))
 
 
+def _constant_of_shape(context: NodeContext) -> Any:
+    shape = context.integers(0, "dimensions") or []
+    value = context.attribute("value", None)
+    array = np.zeros(1, np.float32) if value is None else numpy_helper.to_array(value)
+    dtype = "float32" if str(array.dtype) in ("float16", "bfloat16") else str(array.dtype)
+    return context.emit(relax.op.full(shape, relax.const(array.reshape(-1)[0].item(), dtype), dtype))
+
+
+def _reverse_sequence(context: NodeContext) -> Any:
+    """The first `length` elements of each row along the time axis in reverse order, the rest as they are."""
+    data, lengths = context.required(0), context.known_input(1)
+    time, rows = context.attribute("time_axis", 0), context.attribute("batch_axis", 1)
+    shape = shape_of(data)
+    if sorted((time, rows)) != [0, 1]:
+        raise CannotConvert("its time and batch axes must be the first two")
+    if lengths is not None and bool(np.all(lengths == shape[time])):
+        return context.emit(relax.op.flip(data, time))
+    places = relax.const(runtime.tensor(np.arange(shape[time], dtype=np.int64).reshape(-1, 1)))
+    ends = context.emit(relax.op.reshape(context.emit(relax.op.astype(context.required(1), "int64")), (1, shape[rows])))
+    mirrored = context.emit(relax.op.subtract(context.emit(relax.op.subtract(ends, places)), relax.const(1, "int64")))
+    chosen = context.emit(relax.op.where(context.emit(relax.op.less(places, ends)), mirrored, places))
+    chosen = chosen if time == 0 else context.emit(relax.op.permute_dims(chosen, [1, 0]))
+    thin = context.emit(relax.op.reshape(chosen, (*shape[:2], *[1] * (len(shape) - 2))))
+    return context.emit(relax.op.gather_elements(data, context.emit(relax.op.broadcast_to(thin, shape)), time))
+
+
 LAYOUT_CONVERTERS: Mapping[str, Converter] = {
     "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
     "DepthToSpace": _depth_to_space,
     "Expand": _expand,
     "Flatten": _flatten,
     "Pad": _pad,
     "Reshape": _reshape,
+    "ReverseSequence": _reverse_sequence,
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,

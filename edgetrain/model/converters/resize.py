@@ -14,6 +14,7 @@ from edgetrain._tvm import dtype_of, relax, runtime, shape_of
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
 from edgetrain.model.model import Array
 
+MAXIMUM_ELEMENTS = 1 << 26  # of an interpolation matrix
 # Output coordinates -> input coordinates, as ONNX defines them: (places, scale, outputs, inputs).
 Coordinates = Callable[[Array, float, int, int], Array]
 
@@ -50,15 +51,21 @@ def _cubic_weights(fraction: Array, a: float) -> Array:
     return np.where(distances <= 1, near, far)
 
 
+def _is_old(context: NodeContext) -> bool:
+    """`Upsample`, and `Resize` as it first was, say neither how coordinates map nor how they round."""
+    return context.node.op_type == "Upsample" or context.opset < 11
+
+
 def interpolation_matrix(context: NodeContext, inputs: int, outputs: int, scale: float) -> Array:
     """(outputs, inputs): how much of each input each output holds."""
-    transform = context.attribute("coordinate_transformation_mode", "half_pixel")
+    transform = context.attribute("coordinate_transformation_mode", "asymmetric" if _is_old(context) else "half_pixel")
     if transform not in COORDINATES:
         raise CannotConvert(f"coordinate mode `{transform}` is not supported")
     places = COORDINATES[transform](np.arange(outputs, dtype=np.float64), scale, outputs, inputs)
     mode = context.attribute("mode", "nearest")
     if mode == "nearest":
-        taps = _NEAREST[context.attribute("nearest_mode", "round_prefer_floor")](places)[None]
+        rounding = context.attribute("nearest_mode", "floor" if _is_old(context) else "round_prefer_floor")
+        taps = _NEAREST[rounding](places)[None]
         weights = np.ones_like(taps)
     else:
         base = np.floor(places)
@@ -83,12 +90,14 @@ def _targets(context: NodeContext, shape: tuple[int, ...]) -> tuple[list[int], l
         raise CannotConvert("keeping the aspect ratio is not supported")
     axes = [a % len(shape) for a in context.attribute("axes", range(len(shape)))]
     sizes, scales = list(shape), [1.0] * len(shape)
-    wanted = context.integers(3, "sizes")
+    wanted = None if _is_old(context) else context.integers(3, "sizes")
     if wanted:
         for axis, size in zip(axes, wanted, strict=True):
             sizes[axis], scales[axis] = size, size / shape[axis]
         return sizes, scales
-    given = context.known_input(2)
+    given = context.known_input(1 if _is_old(context) else 2)
+    if given is None and context.attribute("scales", None) is not None:
+        given = np.array(context.attribute("scales", None))
     if given is None:
         raise CannotConvert("its sizes depend on data; they must be constants")
     for axis, scale in zip(axes, given.reshape(-1).tolist(), strict=True):
@@ -105,6 +114,8 @@ def _resize(context: NodeContext) -> Any:
     for axis, (inputs, outputs) in enumerate(zip(shape, sizes, strict=True)):
         if inputs == outputs and scales[axis] == 1.0:
             continue
+        if not 0 < inputs * outputs <= MAXIMUM_ELEMENTS:
+            raise CannotConvert(f"it resizes {inputs} elements to {outputs}")
         matrix = interpolation_matrix(context, inputs, outputs, scales[axis])
         repeats = outputs // inputs
         if np.array_equal(matrix, np.repeat(np.eye(inputs), repeats, axis=0)):
@@ -139,4 +150,4 @@ def _constant(matrix: Array, dtype: str) -> Any:
     return relax.const(runtime.tensor(np.ascontiguousarray(matrix, dtype=dtype)))
 
 
-RESIZE_CONVERTERS: Mapping[str, Converter] = {"Resize": _resize}
+RESIZE_CONVERTERS: Mapping[str, Converter] = {"Resize": _resize, "Upsample": _resize}

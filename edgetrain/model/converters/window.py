@@ -78,7 +78,11 @@ def _add_bias(context: NodeContext, result: Any, bias: Any) -> Any:
 
 
 def _conv(context: NodeContext) -> Any:
-    data, weight, bias = context.input(0), context.input(1), context.input(2)
+    return convolution(context, context.required(0), context.required(1), context.input(2))
+
+
+def convolution(context: NodeContext, data: Any, weight: Any, bias: Any | None) -> Any:
+    """The node's convolution of tensors that may not be its own inputs."""
     window = _geometry(context, shape_of(weight)[2:], shape_of(data)[2:])
     result = context.emit(
         relax.op.nn.conv2d(

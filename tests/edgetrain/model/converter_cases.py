@@ -27,6 +27,7 @@ class NodeCase:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
     output_type: int = onnx.TensorProto.FLOAT
+    other_types: int = onnx.TensorProto.FLOAT  # of outputs after the first
     opset: int = 17
 
     def model(self) -> onnx.ModelProto:
@@ -40,7 +41,10 @@ class NodeCase:
                 helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
                 for n, a in self.inputs.items()
             ],
-            [helper.make_tensor_value_info(n, self.output_type, None) for n in results],
+            [
+                helper.make_tensor_value_info(n, self.output_type if i == 0 else self.other_types, None)
+                for i, n in enumerate(results)
+            ],
             [numpy_helper.from_array(a, n) for n, a in self.stored.items()],
         )
         model = helper.make_model(

@@ -22,6 +22,7 @@ from edgetrain_tuner.features import Features
 MINIMUM_PARALLEL_WORK = 1 << 15  # loop iterations under which waking threads costs more than it brings
 MAXIMUM_TILE = 512  # elements of the innermost loop: its accumulators stay in the first-level cache
 MINIMUM_VECTOR_EXTENT = 4
+LARGEST_KEPT_TILE = 1024  # elements between a reduction and its epilogue: each thread keeps them on its stack
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 
 
@@ -164,7 +165,9 @@ def _schedule_block(schedule: Any, block: Any, features: Features) -> set[str]:
         schedule.parallel(outermost)
     if not reduction:
         return set()
-    taken = _take_epilogue(schedule, block, outermost) if outermost is not None else set()
+    tile = math.prod(int(schedule.get(loop).extent) for loop in inner)
+    fits_a_stack = outermost is not None and tile <= LARGEST_KEPT_TILE
+    taken = _take_epilogue(schedule, block, outermost) if fits_a_stack else set()
     schedule.decompose_reduction(block, reduction[0])
     return taken
 

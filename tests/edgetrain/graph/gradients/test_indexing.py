@@ -41,6 +41,21 @@ CASES = (
         inputs={"x": normal(3, 4), "i": np.array([[2, 0], [2, 1]])},
     ),
     Case(
+        name="scatter_elements_rows",
+        op=lambda x, i, u: o.scatter_elements(x, i, u, 0),
+        inputs={"x": normal(3, 4), "i": np.array([[2, 0], [0, 1]]), "u": normal(2, 2)},
+    ),
+    Case(
+        name="scatter_elements_columns",
+        op=lambda x, i, u: o.scatter_elements(x, i, u, 1),
+        inputs={"x": normal(3, 4), "i": np.array([[2, -4], [0, 1], [1, 3]]), "u": normal(3, 2)},
+    ),
+    Case(
+        name="scatter_elements_added",
+        op=lambda x, i, u: o.scatter_elements(x, i, u, 1, "add"),
+        inputs={"x": normal(2, 3), "i": np.array([[1, 1, 0, 1], [0, 1, 2, 2]]), "u": normal(2, 4)},
+    ),
+    Case(
         name="take_rows",
         op=lambda x, i: o.take(x, i, 0),
         inputs={"x": normal(4, 3), "i": np.array([1, 3, 1])},
