@@ -102,8 +102,10 @@ def assert_agrees(
     assert any(expected.update(n).any() for n in expected.final), "the reference trained nothing: nothing was compared"
 
 
-def assert_agrees_on_a_seed(run: Callable[[int], tuple[Trained, Trained]], seeds: Sequence[int]) -> None:
-    """`assert_agrees` for the first seed that does; `run(seed)` gives what was found and what was expected.
+def assert_agrees_on_seeds(
+    run: Callable[[int], tuple[Trained, Trained]], seeds: Sequence[int], *, may_stray: int
+) -> None:
+    """`assert_agrees` for all seeds but `may_stray`; `run(seed)` gives what was found and what was expected.
 
     An activation within rounding error of a kink (of ReLU, Clip or a maximum) may fall on the other side of it, and
     training amplifies that: float32 PyTorch strays from float64 PyTorch by the same amount on as many seeds. It is bad
@@ -117,9 +119,8 @@ def assert_agrees_on_a_seed(run: Callable[[int], tuple[Trained, Trained]], seeds
             assert_agrees(found, expected)
         except AssertionError as error:
             failures.append(f"seed {seed}: {error}")
-        else:
-            return
-    raise AssertionError("\n".join(failures))
+    if len(failures) > may_stray:
+        raise AssertionError("\n".join(failures))
 
 
 def same_bits(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
