@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from io import StringIO
 from typing import Any, TextIO
 
 from edgetrain.units import show_seconds
@@ -56,15 +57,23 @@ class ProgressBar(Callback):
         self._stream = stream if stream is not None else sys.stderr
         self._line_steps = line_steps
         self._total_steps = 0
-        # tqdm has no types; it is only made on a terminal.
+        # tqdm has no types.
+        self._new_bar: Any = None
         self._bar: Any = None
+        if self._stream.isatty():
+            # Only there, since most runs on a device have no terminal; and not later, since what is loaded while the
+            # run is measured would count as the program's.
+            from tqdm import tqdm
+
+            tqdm(total=1, file=StringIO()).close()
+            self._new_bar = tqdm
 
     def on_train_begin(self, logs: Logs) -> None:
         self._total_steps = int(logs["steps"])
-        if self._stream.isatty():
-            from tqdm import tqdm  # here, since most runs on a device have no terminal
-
-            self._bar = tqdm(total=self._total_steps, initial=int(logs["step"]), unit="step", file=self._stream)
+        if self._new_bar is not None:
+            self._bar = self._new_bar(
+                total=self._total_steps, initial=int(logs["step"]), unit="step", file=self._stream
+            )
 
     def on_step_end(self, step: int, logs: Logs) -> None:
         if self._bar is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from edgetrain.errors import DataError, DivergedError
 from edgetrain.run.engine import EVALUATE, LABELS, BatchSource, Engine, evaluated
-from edgetrain.run.metrics import METRICS, loss_metric
+from edgetrain.run.metrics import METRICS, Metric, loss_metric
 from edgetrain.run.settings import TrainSettings
 
 
@@ -21,6 +21,18 @@ class NotFiniteError(DivergedError):
             why="its parameters, or the data of that split, hold NaN or values that overflow",
             fix="lower the learning rate, or check that split for NaN",
         )
+
+
+def metrics_of(settings: TrainSettings) -> Mapping[str, Metric]:
+    """What an evaluation takes the mean of, by name: the loss, then the metrics of the settings."""
+    return {
+        "loss": loss_metric(settings.loss, settings.loss_options),
+        **{
+            # A metric that is the loss has the loss's options: a contrastive loss at another temperature is another.
+            name: loss_metric(name, settings.loss_options) if name == settings.loss else METRICS[name]
+            for name in settings.metrics
+        },
+    }
 
 
 def evaluate(
@@ -40,14 +52,7 @@ def evaluate(
     inputs = {name: engine.tensor(name) for name in settings.inputs}
     labels = engine.tensor(LABELS)
     outputs = engine.tensor(evaluated(settings.output))
-    metrics = {
-        "loss": loss_metric(settings.loss, settings.loss_options),
-        **{
-            # A metric that is the loss has the loss's options: a contrastive loss at another temperature is another.
-            name: loss_metric(name, settings.loss_options) if name == settings.loss else METRICS[name]
-            for name in settings.metrics
-        },
-    }
+    metrics = metrics_of(settings)
     tallies = {name: metric.tally() for name, metric in metrics.items()}
     for valid_rows in source.evaluation(split, inputs, labels):
         engine.call(EVALUATE)

@@ -28,8 +28,9 @@ from edgetrain.run.evaluation import evaluate
 from edgetrain.run.export import write_trained_onnx
 from edgetrain.run.feed import TEST, VALIDATION, DatasetFeed
 from edgetrain.run.learning_rate import LearningRate
-from edgetrain.run.local import LocalEngine
+from edgetrain.run.local import LocalEngine, planned_process_bytes
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+from edgetrain.run.rehearsal import rehearse
 from edgetrain.run.report import RunReport, write_report
 from edgetrain.run.settings import TrainSettings, loss_options_of
 from edgetrain.run.training import TrainOutcome, train
@@ -87,6 +88,7 @@ def execute(
     program.copy_to(folder.program)
     settings = settings_of(recipe, compiled, program, dataset, folder)
     feed = DatasetFeed(dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data))
+    rehearse(program.manifest, feed, settings)
     baseline = resident_bytes()
     peak_is_ours = reset_peak()
     with LocalEngine(program, threads=threads, page_directory=folder.path) as engine:
@@ -164,6 +166,7 @@ def _report(
     return RunReport(
         planned_peak_bytes=program.manifest.planned_peak_bytes,
         measured_peak_bytes=engine.measured_peak_bytes(),
+        planned_process_bytes=planned_process_bytes(program, threads),
         process_peak_bytes=process_peak,
         budget_bytes=budget_bytes,
         planned_seconds_per_step=program.manifest.planned_seconds,

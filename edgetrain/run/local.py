@@ -20,6 +20,7 @@ from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.ir import Op
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.emit_c import ABI
+from edgetrain.program.image import loaded_bytes
 from edgetrain.units import show_bytes
 
 _SMAPS = Path("/proc/self/smaps")
@@ -33,6 +34,22 @@ _FIXES: Mapping[int, str] = {
     -5: "free space in the page directory, or choose another one",
     -6: "check the disk under the page directory",
 }
+
+
+# What a thread of the pool or the pager writes of its stack, with the system's own page for it.
+_THREAD_BYTES = 16 * 1024
+
+
+def planned_process_bytes(artifact: Artifact, threads: int) -> int:
+    """What a process grows by when it opens the program and runs all of it: arena, code, variables, threads.
+
+    Raises `DataError` when the library cannot be read.
+    """
+    manifest = artifact.manifest
+    is_paging = manifest.page_file_bytes > 0
+    started = threads - 1 + is_paging
+    image_bytes = loaded_bytes(artifact.library, is_paging=is_paging)
+    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES
 
 
 class _Facts(ctypes.Structure):
@@ -96,7 +113,7 @@ class LocalEngine:
             raise InternalError(f"`{function}` was called after `close`")
         if function not in self._artifact.manifest.functions:
             raise InternalError(f"the program has no function `{function}`")
-        status = self._library[f"edge_{function}"]()
+        status = self._entries[function]()
         if status != 0:
             if status > 0:
                 raise _kernel_failure(function, self._artifact.graph.functions[function][status - 1])
@@ -131,6 +148,8 @@ class LocalEngine:
         status = library.edge_open(self._address, arena_bytes, threads, bytes(page_directory))
         if status != 0:
             raise _runtime_failure(library, "the program could not be opened", status)
+        # Once: every look-up in a library makes an object that only the garbage collector frees.
+        self._entries = {name: library[f"edge_{name}"] for name in self._artifact.manifest.functions}
 
     def _unload(self) -> None:
         # Without this the loader would answer the next load of the same path with these very pages, even if a new

@@ -14,6 +14,7 @@ _PANEL_HEIGHT = 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 32, 40
 _COLORS = ("#1f6fb4", "#d9730d", "#2e8540", "#8b3fa0")  # told apart by colour-blind readers, and in grey
 _MOST_POINTS = 1400  # two for each pixel column that lines are drawn on
+_LEAST_RANGE = 1e-300  # below, the fifth of a range is no longer a normal number
 _TICKS = 5
 
 
@@ -128,7 +129,7 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return 0.0, 1.0
     low, high = min(values), max(values)
-    if high - low > 1e-9 * max(abs(low), abs(high)):
+    if high - low > max(1e-9 * max(abs(low), abs(high)), _LEAST_RANGE):
         return low, high
-    margin = abs(low) * 0.1 or 0.5
+    margin = abs(low) * 0.1 if abs(low) > _LEAST_RANGE else 0.5
     return low - margin, high + margin

@@ -25,6 +25,7 @@ class RunReport:
 
     planned_peak_bytes: int
     measured_peak_bytes: int
+    planned_process_bytes: int  # the peak, the program's own code and the stacks of its threads
     process_peak_bytes: int | None  # growth over the process before the program was loaded
     budget_bytes: int | None
     planned_seconds_per_step: float | None
@@ -79,7 +80,8 @@ class RunReport:
         if self.budget_bytes is not None:
             text += f", budget {show_bytes(self.budget_bytes)}: {'kept' if self.is_within_budget else 'EXCEEDED'}"
         if self.process_peak_bytes is not None:
-            text += f"; the process grew by {show_bytes(self.process_peak_bytes)}"
+            planned = f"{show_bytes(self.planned_process_bytes)} planned with code and stacks"
+            text += f"; the process grew by {show_bytes(self.process_peak_bytes)}, {planned}"
         return text
 
     def _time_text(self) -> str:

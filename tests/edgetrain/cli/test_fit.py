@@ -33,6 +33,11 @@ def test_a_run_leaves_its_files_and_keeps_its_budget(short_run: Path) -> None:
     assert report["steps"] == 7
 
 
+def test_the_process_grows_by_what_was_planned(short_run: Path) -> None:
+    report = report_of(short_run)
+    assert report["process_peak_bytes"] == pytest.approx(report["planned_process_bytes"], rel=0.1)
+
+
 def test_sizes_are_echoed_both_ways_and_the_report_ends_with_the_folder(command: Command, tmp_path: Path) -> None:
     done = command("fit", *SHORT, "--budget", "1MB", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -132,17 +132,17 @@ def test_a_checkpoint_of_another_size_is_refused(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_a_later_format_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "FORMAT", "edgetrain.checkpoint/2")
+        patched.setattr(checkpoint, "FORMAT", "edgetrain.checkpoint/9")
         path = saved_file(tmp_path)
     with pytest.raises(DataError) as caught:
         read_header(path)
-    assert "edgetrain.checkpoint/2" in caught.value.why
+    assert "edgetrain.checkpoint/9" in caught.value.why
 
 
 def test_the_header_is_canonical_json(tmp_path: Path) -> None:
     text = Header(program_sha256=PROGRAM, payload_bytes=4, progress=PROGRESS).to_json()
     assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
-    assert json.loads(text)["format"] == "edgetrain.checkpoint/1"
+    assert json.loads(text)["format"] == "edgetrain.checkpoint/2"
     assert text.encode() in saved_file(tmp_path, b"four").read_bytes()
 
 

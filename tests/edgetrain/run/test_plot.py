@@ -3,7 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgetrain.run.plot import Panel, Series, draw, thin, ticks
@@ -18,6 +18,7 @@ def parsed(*panels: Panel) -> ElementTree.Element:
 
 
 @given(drawn=points)
+@example(drawn=[(0.0, 0.0), (0.0, 5e-324)])
 def test_everything_drawn_lies_on_the_canvas(drawn: list[tuple[float, float]]) -> None:
     picture = parsed(Panel(title="loss", series=(Series(name="training", points=tuple(drawn), is_marked=True),)))
     circles = picture.findall(f"{SVG}circle")

@@ -13,6 +13,7 @@ from edgetrain.run.report import PLOT, RunReport, report_plot, write_report
 REPORT = RunReport(
     planned_peak_bytes=95_000_000,
     measured_peak_bytes=94_500_000,
+    planned_process_bytes=125_000_000,
     process_peak_bytes=130_000_000,
     budget_bytes=100_000_000,
     planned_seconds_per_step=0.25,
@@ -64,7 +65,8 @@ def test_a_number_that_is_none_is_not_written() -> None:
 
 def test_the_text_shows_planned_beside_measured() -> None:
     assert REPORT.to_text() == (
-        "memory         peak 94.5MB measured, 95MB planned, budget 100MB: kept; the process grew by 130MB\n"
+        "memory         peak 94.5MB measured, 95MB planned, budget 100MB: kept; the process grew by 130MB, "
+        "125MB planned with code and stacks\n"
         "time           300.0 ms a step measured, 250.0 ms planned\n"
         "loss           2.3 at first, 0.4 at last; validation after epoch 2: loss 0.8, accuracy 0.75\n"
         "test accuracy  0.74\n"
