@@ -1,15 +1,17 @@
-"""`If` and `Loop`, gone before anything is compiled: the branch that is taken, and the body as often as it runs."""
+"""`If`, `Loop` and `Scan`, gone before anything is compiled: the branch taken, the body as often as it runs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from edgetrain._tvm import relax, shape_of
 from edgetrain.model.converters import CannotConvert, NodeContext
+from edgetrain.model.converters.layout import slice_axis
 from edgetrain.model.scope import MISSING, Missing, Stored
 
 MAXIMUM_UNROLLED_STEPS = 512  # a graph of so many copies still compiles in minutes
@@ -79,6 +81,68 @@ def unroll_loop(context: NodeContext, run: RunBody) -> list[Any]:
     return [*carried, *(_stacked(context, parts) for parts in scanned)]
 
 
+def unroll_scan(context: NodeContext, run: RunBody) -> list[Any]:
+    """The scan's last state, then its outputs, each joined along the axis and in the direction it asks for."""
+    if context.opset < 9:
+        raise CannotConvert("its first version carried a batch of its own; export the model with opset 9 or later")
+    body = body_of(context.node, "body")
+    count = int(context.attribute("num_scan_inputs", 0))
+    split = len(context.values) - count
+    if split < 0 or not all(map(context.has, range(len(body.input)))) or len(body.input) != len(context.values):
+        raise CannotConvert("its body does not take what it carries and scans")
+    carried, scanned = list(context.values[:split]), _Scanned.of(context, context.values[split:])
+    results: list[list[Any]] = [[] for _ in range(len(body.output) - split)]
+    for step in range(scanned.steps):
+        values = [*carried, *scanned.elements(context, step)]
+        outputs = run(body, dict(zip([i.name for i in body.input], values, strict=True)))
+        if any(isinstance(value, Missing) for value in outputs):
+            return [MISSING] * len(outputs)
+        carried = outputs[:split]
+        for parts, value in zip(results, outputs[split:], strict=True):
+            parts.append(value)
+    axes, backwards = (_for_each(context, f"scan_output_{what}", len(results)) for what in ("axes", "directions"))
+    ordered = [parts[::-1] if back else parts for parts, back in zip(results, backwards, strict=True)]
+    return [*carried, *(_stacked(context, p, axis) for p, axis in zip(ordered, axes, strict=True))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scanned:
+    """The tensors that a scan walks along: `axes[i]` of tensor i, from its end where `backwards[i]`."""
+
+    tensors: tuple[Any, ...]
+    axes: tuple[int, ...]
+    backwards: tuple[int, ...]
+    steps: int
+
+    @classmethod
+    def of(cls, context: NodeContext, values: Sequence[Any]) -> _Scanned:
+        tensors = tuple(context.resolver.tensor(value) for value in values)
+        asked = _for_each(context, "scan_input_axes", len(tensors))
+        axes = tuple(a % len(shape_of(t)) for a, t in zip(asked, tensors, strict=True))
+        lengths = {shape_of(t)[a] for a, t in zip(axes, tensors, strict=True)}
+        if len(lengths) != 1:
+            raise CannotConvert(f"it scans tensors of different lengths, {sorted(lengths)}")
+        if (steps := lengths.pop()) > MAXIMUM_UNROLLED_STEPS:
+            raise CannotConvert(f"it runs {steps} times; at most {MAXIMUM_UNROLLED_STEPS} are unrolled")
+        backwards = _for_each(context, "scan_input_directions", len(tensors))
+        return cls(tensors=tensors, axes=axes, backwards=backwards, steps=steps)
+
+    def elements(self, context: NodeContext, step: int) -> list[Any]:
+        """What the body gets of each tensor, without the scanned axis."""
+        found = []
+        for tensor, axis, back in zip(self.tensors, self.axes, self.backwards, strict=True):
+            thin = slice_axis(context, tensor, axis, self.steps - 1 - step if back else step, 1)
+            found.append(context.emit(relax.op.squeeze(thin, [axis])))
+        return found
+
+
+def _for_each(context: NodeContext, name: str, count: int) -> tuple[int, ...]:
+    given = tuple(int(v) for v in context.attribute(name, [0] * count))
+    if len(given) != count:
+        raise CannotConvert(f"its `{name}` has {len(given)} values for {count} tensors")
+    return given
+
+
 def _counters(step: int) -> list[Stored]:
     return [Stored("iteration", np.array(step, np.int64)), Stored("condition", np.array(True))]
 
@@ -97,15 +161,18 @@ def _truth(context: NodeContext, value: Any) -> bool:
     return bool(known.reshape(-1)[0])
 
 
-def _stacked(context: NodeContext, parts: Sequence[Any]) -> Any:
+def _stacked(context: NodeContext, parts: Sequence[Any], axis: int = 0) -> Any:
+    """`parts` along a new axis."""
     if not parts:
         raise CannotConvert("it runs no times, so its scan outputs are empty")
     known = [context.resolver.known(part) if isinstance(part, Stored) else None for part in parts]
     arrays = [array for array in known if array is not None]
     if len(arrays) == len(parts):
-        return Stored("stacked", np.stack(arrays))
-    rows = [context.emit(relax.op.expand_dims(context.resolver.tensor(part), 0)) for part in parts]
-    return rows[0] if len(rows) == 1 else context.emit(relax.op.concat(rows, 0))
+        return Stored("stacked", np.stack(arrays, axis))
+    tensors = [context.resolver.tensor(part) for part in parts]
+    place = axis % (len(shape_of(tensors[0])) + 1)
+    rows = [context.emit(relax.op.expand_dims(tensor, place)) for tensor in tensors]
+    return rows[0] if len(rows) == 1 else context.emit(relax.op.concat(rows, place))
 
 
 def captured_names(node: Any) -> set[str]:

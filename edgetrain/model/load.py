@@ -9,7 +9,7 @@ import onnx
 
 from edgetrain.errors import ModelError, UnsupportedError
 
-OPSETS = range(7, 24)  # what the converters are written for; before 7, broadcasting was an attribute
+OPSETS = range(7, 27)  # what the converters are written for; before 7, broadcasting was an attribute
 ONNX_DOMAINS = ("", "ai.onnx")
 
 

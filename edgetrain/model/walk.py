@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 
 from edgetrain._tvm import relax, runtime, shape_of
 from edgetrain.errors import EdgetrainError, ModelError
-from edgetrain.model.control_flow import captured_names, take_branch, unroll_loop
+from edgetrain.model.control_flow import captured_names, take_branch, unroll_loop, unroll_scan
 from edgetrain.model.converters import CONVERTERS, FOREIGN_CONVERTERS, CannotConvert, NodeContext
 from edgetrain.model.fold import fold_node, is_small, known_extent
 from edgetrain.model.load import ONNX_DOMAINS, require_text
@@ -26,7 +26,7 @@ MAXIMUM_ELEMENTS = 1 << 40  # of one tensor: more than any device holds
 _DROPPED = ("Identity", "Dropout")
 _LEARNED = ("Constant", "DequantizeLinear")  # a node that only carries weights, for a folded result to be learned
 _WHOLE_NUMBERS = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL, TensorProto.INT8, TensorProto.UINT8)
-_CONTROL = {"If": take_branch, "Loop": unroll_loop}
+_CONTROL = {"If": take_branch, "Loop": unroll_loop, "Scan": unroll_scan}
 
 
 def describe(node: Any) -> str:
@@ -247,8 +247,6 @@ def _reject_unknown(node: Any) -> None:
     if node.domain not in ONNX_DOMAINS:
         if _foreign(node) is None:
             raise CannotConvert(f"a custom op of domain `{node.domain}`")
-    elif node.op_type == "Scan":
-        raise CannotConvert("control flow that depends on data cannot be compiled ahead of time")
     elif node.op_type not in {*_CONTROL, *_DROPPED, *CONVERTERS} and node.op_type not in stock_ops():
         raise CannotConvert(f"no converter for op `{node.op_type}`")
 

@@ -16,6 +16,7 @@ from edgetrain.graph.gradients.pooling import POOLING_RULES
 from edgetrain.graph.gradients.reduction import REDUCTION_RULES
 from edgetrain.graph.gradients.rule import Rule
 from edgetrain.graph.gradients.scatter import SCATTER_RULES
+from edgetrain.graph.gradients.scatter_nd import SCATTER_ND_RULES
 from edgetrain.graph.gradients.unary import UNARY_RULES
 
 RULES: Mapping[str, Rule] = {
@@ -30,5 +31,6 @@ RULES: Mapping[str, Rule] = {
     **POOLING_RULES,
     **REDUCTION_RULES,
     **SCATTER_RULES,
+    **SCATTER_ND_RULES,
     **UNARY_RULES,
 }

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from edgetrain.model.converters.activation import ACTIVATION_CONVERTERS
 from edgetrain.model.converters.arithmetic import ARITHMETIC_CONVERTERS
+from edgetrain.model.converters.attention import ATTENTION_CONVERTERS
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
 from edgetrain.model.converters.indexing import INDEXING_CONVERTERS
 from edgetrain.model.converters.layout import LAYOUT_CONVERTERS
@@ -27,6 +28,7 @@ __all__ = ["CONVERTERS", "FOREIGN_CONVERTERS", "CannotConvert", "Converter", "No
 CONVERTERS: Mapping[str, Converter] = {
     **ACTIVATION_CONVERTERS,
     **ARITHMETIC_CONVERTERS,
+    **ATTENTION_CONVERTERS,
     **INDEXING_CONVERTERS,
     **LAYOUT_CONVERTERS,
     **NORMALISATION_CONVERTERS,

@@ -98,6 +98,25 @@ def _hard_swish(context: NodeContext) -> Any:
     return context.emit(relax.op.multiply(context.input(0), _ramp(context, 1.0 / 6.0, 0.5)))
 
 
+def _swish(context: NodeContext) -> Any:
+    """x · sigmoid(α · x)"""
+    x, alpha = context.required(0), float(context.attribute("alpha", 1.0))
+    if alpha == 1.0:
+        return context.emit(relax.op.nn.silu(x))
+    scaled = context.emit(relax.op.multiply(x, context.number(alpha, x)))
+    return context.emit(relax.op.multiply(x, context.emit(relax.op.sigmoid(scaled))))
+
+
+def _shrink(context: NodeContext) -> Any:
+    """x moved towards 0 by `bias`, and 0 where it is within `lambd` of it."""
+    x, edge = context.required(0), float(context.attribute("lambd", 0.5))
+    bias, zero = context.number(float(context.attribute("bias", 0.0)), x), context.number(0.0, x)
+    above = context.emit(relax.op.greater(x, context.number(edge, x)))
+    below = context.emit(relax.op.less(x, context.number(-edge, x)))
+    lower = context.emit(relax.op.where(below, context.emit(relax.op.add(x, bias)), zero))
+    return context.emit(relax.op.where(above, context.emit(relax.op.subtract(x, bias)), lower))
+
+
 def _mish(context: NodeContext) -> Any:
     soft = context.emit(relax.op.nn.softplus(context.input(0)))
     return context.emit(relax.op.multiply(context.input(0), context.emit(relax.op.tanh(soft))))
@@ -145,9 +164,11 @@ ACTIVATION_CONVERTERS: Mapping[str, Converter] = {
     "Relu": unary(relax.op.nn.relu),
     "Selu": _selu,
     "Sigmoid": unary(relax.op.sigmoid),
+    "Shrink": _shrink,
     "Softmax": _softmax_of(relax.op.nn.softmax),
     "Softplus": unary(relax.op.nn.softplus),
     "Softsign": _softsign,
+    "Swish": _swish,
     "Tanh": unary(relax.op.tanh),
     "ThresholdedRelu": _thresholded_relu,
 }

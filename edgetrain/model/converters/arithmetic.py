@@ -68,6 +68,11 @@ def _cast(context: NodeContext) -> Any:
     return data if dtype_of(data) == dtype else context.emit(relax.op.astype(data, dtype))
 
 
+def _cast_like(context: NodeContext) -> Any:
+    data, dtype = context.required(0), dtype_of(context.required(1))
+    return data if dtype_of(data) == dtype else context.emit(relax.op.astype(data, dtype))
+
+
 ARITHMETIC_CONVERTERS: Mapping[str, Converter] = {
     "Abs": unary(relax.op.abs),
     "Acos": unary(relax.op.acos),
@@ -78,6 +83,7 @@ ARITHMETIC_CONVERTERS: Mapping[str, Converter] = {
     "Atan": unary(relax.op.atan),
     "Atanh": unary(relax.op.atanh),
     "Cast": _cast,
+    "CastLike": _cast_like,
     "Ceil": unary(relax.op.ceil),
     "Cos": unary(relax.op.cos),
     "Cosh": unary(relax.op.cosh),

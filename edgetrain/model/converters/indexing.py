@@ -5,12 +5,13 @@ Lookups clip (`mode="clip"`): an index out of bounds in the data must not read o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from edgetrain._tvm import dtype_of, relax, runtime, shape_of
+from edgetrain._tvm import Constant, dtype_of, relax, runtime, shape_of
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
 from edgetrain.model.converters.layout import slice_axis
 from edgetrain.model.model import Array
@@ -54,6 +55,47 @@ def _gather_elements(context: NodeContext) -> Any:
     return context.emit(relax.op.gather_elements(context.input(0), _counted_from_start(context, axis), axis))
 
 
+def _gather_nd(context: NodeContext) -> Any:
+    """One lookup of rows: each tuple of indices is the number of a row of the data with those axes joined."""
+    data, indices = context.required(0), context.required(1)
+    shape, places, lead = shape_of(data), shape_of(indices), int(context.attribute("batch_dims", 0))
+    depth = lead + places[-1]
+    rows = row_numbers(context.emit, indices, shape[lead:depth])
+    if lead:
+        offsets = np.arange(math.prod(shape[:lead]), dtype=dtype_of(rows)) * math.prod(shape[lead:depth])
+        by_batch = offsets.reshape(*shape[:lead], *[1] * (len(places) - 1 - lead))
+        rows = context.emit(relax.op.add(rows, relax.const(runtime.tensor(by_batch))))
+    flat = context.emit(relax.op.reshape(data, (math.prod(shape[:depth]), *shape[depth:])))
+    return context.emit(relax.op.take(flat, rows, 0, mode="clip"))
+
+
+def row_numbers(emit: Callable[[Any], Any], indices: Any, sizes: Sequence[int]) -> Any:
+    """The tuples along the last axis of `indices`, each as one number into the elements of a tensor of `sizes`.
+
+    A part of a tuple that is negative counts from the end; one that is out of bounds is the nearest that is not, so
+    that no data can make a kernel leave its memory.
+    """
+    shape, dtype = shape_of(indices), dtype_of(indices)
+    if len(sizes) != shape[-1]:
+        raise CannotConvert(f"its indices have {shape[-1]} parts for {len(sizes)} axes")
+    if isinstance(indices, Constant):
+        return relax.const(runtime.tensor(_known_rows(indices.value.numpy(), sizes)))
+    zero, extents = (relax.const(runtime.tensor(np.array(v, dtype))) for v in ([0] * len(sizes), list(sizes)))
+    negative = emit(relax.op.less(indices, zero))
+    counted = emit(relax.op.where(negative, emit(relax.op.add(indices, extents)), indices))
+    last = relax.const(runtime.tensor(np.array(sizes, dtype) - 1))
+    inside = emit(relax.op.maximum(emit(relax.op.minimum(counted, last)), zero))
+    strides = np.array([math.prod(sizes[i + 1 :]) for i in range(len(sizes))], dtype)
+    weighted = emit(relax.op.multiply(inside, relax.const(runtime.tensor(strides))))
+    return emit(relax.op.sum(weighted, [-1]))
+
+
+def _known_rows(indices: Array, sizes: Sequence[int]) -> Array:
+    counted = np.where(indices < 0, indices + np.array(sizes), indices)
+    parts = np.moveaxis(np.clip(counted, 0, np.array(sizes) - 1), -1, 0)
+    return np.asarray(np.ravel_multi_index(tuple(parts), tuple(sizes))).astype(indices.dtype)
+
+
 _SCATTERS: Mapping[str, str] = {"none": "update", "add": "add"}  # ONNX's name -> Relax's
 
 
@@ -63,6 +105,13 @@ def _scatter_elements(context: NodeContext) -> Any:
         raise CannotConvert(f"reduction `{reduction}` is not supported, only {', '.join(_SCATTERS)}")
     axis = context.attribute("axis", 0) % len(shape_of(context.required(0)))
     return context.emit(relax.op.scatter_elements(*context.inputs, axis=axis, reduction=_SCATTERS[reduction]))
+
+
+def _scatter_nd(context: NodeContext) -> Any:
+    reduction = context.attribute("reduction", "none")
+    if reduction not in _SCATTERS:
+        raise CannotConvert(f"reduction `{reduction}` is not supported, only {', '.join(_SCATTERS)}")
+    return context.emit(relax.op.scatter_nd(*context.inputs, reduction=_SCATTERS[reduction]))
 
 
 def _one_hot(context: NodeContext) -> Any:
@@ -88,8 +137,10 @@ def _where(context: NodeContext) -> Any:
 INDEXING_CONVERTERS: Mapping[str, Converter] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "OneHot": _one_hot,
     "Scatter": _scatter_elements,  # its name before opset 11
     "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
     "Where": _where,
 }

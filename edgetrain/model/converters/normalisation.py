@@ -10,6 +10,8 @@ import numpy as np
 from edgetrain._tvm import dtype_of, relax, runtime, shape_of
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
 
+_DEVIATION_SHIFT = 1e-9
+
 
 def _batch_normalization(context: NodeContext) -> Any:
     if context.attribute("training_mode", 0):
@@ -38,6 +40,23 @@ def _layer_normalization(context: NodeContext) -> Any:
     axes = list(range(axis, len(shape)))
     epsilon = float(context.attribute("epsilon", 1e-5))
     return context.emit(relax.op.nn.layer_norm(x, scale, shift, axes=axes, epsilon=epsilon))
+
+
+def _rms_normalization(context: NodeContext) -> Any:
+    x = context.required(0)
+    axis = context.attribute("axis", -1) % len(shape_of(x))
+    scale = _broadcast(context, context.required(1), shape_of(x)[axis:])
+    axes = list(range(axis, len(shape_of(x))))
+    return context.emit(relax.op.nn.rms_norm(x, scale, axes, float(context.attribute("epsilon", 1e-5))))
+
+
+def _mean_variance_normalization(context: NodeContext) -> Any:
+    """(x − mean) / (deviation + ε), where ε is what onnxruntime adds."""
+    x, axes = context.required(0), [int(a) for a in context.attribute("axes", [0, 2, 3])]
+    centred = context.emit(relax.op.subtract(x, context.emit(relax.op.mean(x, axes, keepdims=True))))
+    variance = context.emit(relax.op.mean(context.emit(relax.op.square(centred)), axes, keepdims=True))
+    deviation = context.emit(relax.op.add(context.emit(relax.op.sqrt(variance)), context.number(_DEVIATION_SHIFT, x)))
+    return context.emit(relax.op.divide(centred, deviation))
 
 
 def _broadcast(context: NodeContext, parameter: Any, shape: tuple[int, ...]) -> Any:
@@ -81,4 +100,6 @@ NORMALISATION_CONVERTERS: Mapping[str, Converter] = {
     "InstanceNormalization": _instance_normalization,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
+    "MeanVarianceNormalization": _mean_variance_normalization,
+    "RMSNormalization": _rms_normalization,
 }

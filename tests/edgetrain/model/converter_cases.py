@@ -154,6 +154,9 @@ ELEMENTWISE = (
     case("Pow_integer", "Pow", normal(2, 3), integers(2)),
     pair("Pow_dynamic", "Pow", positive(2, 3), normal(2, 3)),
     case("Cast_integer", "Cast", normal(2, 3) * 4, to=onnx.TensorProto.INT32),
+    case("CastLike_same", "CastLike", normal(2, 3), scalar(1.0)),
+    case("Shrink_soft", "Shrink", normal(4, 5), bias=0.4, lambd=0.4),
+    case("Shrink_hard", "Shrink", normal(4, 5)),
     case("Cast_double", "Cast", normal(2, 3), to=onnx.TensorProto.DOUBLE),
 )
 
@@ -263,6 +266,8 @@ NORMALISATIONS = (
         opset=18,
         num_groups=3,
     ),
+    case("MeanVarianceNormalization_image", "MeanVarianceNormalization", normal(2, 3, 4, 5), axes=[0, 2, 3]),
+    case("MeanVarianceNormalization_rows", "MeanVarianceNormalization", normal(3, 5), axes=[1]),
     case("LpNormalization_two", "LpNormalization", normal(2, 5), axis=1),
     case("LpNormalization_one", "LpNormalization", normal(2, 5), axis=-1, p=1),
 )

@@ -106,6 +106,48 @@ def _one_hot(name: str, **attributes: Any) -> NodeCase:
     )
 
 
+def _gather_nd(name: str, x: Array, indices: Array, *, stored: bool = False, **attributes: Any) -> NodeCase:
+    inputs, constants = {"x": x}, {"i": indices}
+    return NodeCase(
+        name=f"GatherND_{name}",
+        op="GatherND",
+        inputs=inputs if stored else {**inputs, **constants},
+        stored=constants if stored else {},
+        attributes=attributes,
+    )
+
+
+def _scatter_nd(name: str, x: Array, indices: Array, *, stored: bool = False, **attributes: Any) -> NodeCase:
+    updates = normal(*indices.shape[:-1], *x.shape[indices.shape[-1] :], seed=1)
+    return NodeCase(
+        name=f"ScatterND_{name}",
+        op="ScatterND",
+        inputs={"x": x, "u": updates} if stored else {"x": x, "i": indices, "u": updates},
+        stored={"i": indices} if stored else {},
+        order=("x", "i", "u"),
+        attributes=attributes,
+        opset=18,
+    )
+
+
+_TUPLES = np.array([[[0, 1], [2, -1]], [[1, 1], [-3, 0]]], np.int64)
+_PAIR_IN_EACH_ROW = np.array([[[1, -1], [0, 2]], [[0, 0], [1, 1]], [[-2, 3], [1, 0]]], np.int64)
+ND = (
+    _gather_nd("elements", normal(3, 4), _TUPLES),
+    _gather_nd("rows", normal(3, 4, 2), np.array([[2], [-3], [2]], np.int64)),
+    _gather_nd("slices", normal(3, 4, 2), _TUPLES),
+    _gather_nd("batched", normal(3, 2, 4), _PAIR_IN_EACH_ROW, batch_dims=1),
+    _gather_nd("batched_slices", normal(3, 2, 4, 2), _PAIR_IN_EACH_ROW, batch_dims=1),
+    _gather_nd("twice_batched", normal(3, 2, 4), np.array([[[1], [-1]], [[0], [2]], [[3], [0]]]), batch_dims=2),
+    _gather_nd("known", normal(3, 4, 2), _TUPLES, stored=True),
+    _gather_nd("known_batched", normal(3, 2, 4), _PAIR_IN_EACH_ROW, stored=True, batch_dims=1),
+    _scatter_nd("elements", normal(3, 4), _TUPLES),
+    _scatter_nd("rows", normal(3, 4, 2), np.array([[2], [-3]], np.int64)),
+    _scatter_nd("slices", normal(3, 4, 2), _TUPLES),
+    _scatter_nd("known", normal(3, 4, 2), _TUPLES, stored=True),
+    _scatter_nd("add", normal(3, 4), np.array([[0, 1], [2, 2], [0, 1], [0, -3]], np.int64), reduction="add"),
+)
+
 _PLACES = np.array([[1, -1], [0, 1]], np.int64)  # no place twice along either axis
 SCATTERS = (
     _one_hot("last"),
@@ -144,4 +186,6 @@ OLD_OPSETS = (
     case("Resize_first_version", "Resize", normal(1, 2, 3, 4), np.array([1, 1, 2, 2], np.float32), opset=10),
 )
 
-MORE_CASES: tuple[NodeCase, ...] = (*RECURRENT, *SCATTERS, *ORDERINGS, *SEQUENCES, *OLD_OPSETS)
+CASTS = (replace(case("CastLike_integer", "CastLike", normal(2, 3) * 4, integers(1)), output_type=TensorProto.INT64),)
+
+MORE_CASES: tuple[NodeCase, ...] = (*RECURRENT, *SCATTERS, *ND, *ORDERINGS, *SEQUENCES, *CASTS, *OLD_OPSETS)

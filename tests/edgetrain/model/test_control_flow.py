@@ -1,4 +1,4 @@
-"""If and Loop: gone after the import, with the numbers of onnxruntime."""
+"""If, Loop and Scan: gone after the import, with the numbers of onnxruntime."""
 
 from __future__ import annotations
 
@@ -117,6 +117,61 @@ def test_a_loop_that_data_ends_is_refused() -> None:
     body.initializer.append(helper.make_tensor("zero", FLOAT, [], [0.0]))
     with pytest.raises(UnsupportedError, match="Loop `repeat`: control flow that depends on data"):
         import_model(proto, name="loop", batch=2)
+
+
+def _scan_model(steps: int | None = None, **attributes: Any) -> onnx.ModelProto:
+    """total ← tanh(total · w + x[t]); gives the last total, and before it is bent at each t."""
+    body = helper.make_graph(
+        [
+            node("Mul", ["total", "w"], ["product"]),
+            node("Add", ["product", "part"], ["raw"]),
+            node("Tanh", ["raw"], ["next"]),
+        ],
+        "body",
+        [_float("total"), _float("part")],
+        [_float("next"), _float("raw")],
+    )
+    return model_of(
+        [node("Scan", ["start", "x"], ["last", "all"], name="walk", body=body, num_scan_inputs=1, **attributes)],
+        inputs={"start": ["n", 3], "x": [steps or 2, 2, 3]},
+        outputs=["last", "all"],
+        stored={"w": np.array([0.5, 2.0, 1.0], np.float32)},
+    )
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"scan_input_directions": [1]},
+        {"scan_output_directions": [1]},
+        {"scan_output_axes": [1]},
+        {"scan_output_axes": [-1], "scan_input_directions": [1], "scan_output_directions": [1]},
+        {"scan_input_axes": [1]},
+        {"scan_input_axes": [-2]},
+    ],
+    ids=str,
+)
+def test_a_scan_is_unrolled_along_its_axis_in_its_direction(attributes: dict[str, Any]) -> None:
+    proto = _scan_model(**attributes)
+    model = import_model(proto, name="scan", batch=2)
+    assert list(model.parameters) == ["w"]
+    x = np.random.default_rng(0).standard_normal((2, 2, 3)).astype(np.float32)
+    feeds = {"start": X, "x": x}
+    for ours, theirs in zip(run(model, feeds), expected(proto, feeds), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_a_scan_that_is_too_long_is_refused_with_both_numbers() -> None:
+    steps = MAXIMUM_UNROLLED_STEPS + 1
+    with pytest.raises(UnsupportedError, match=f"it runs {steps} times; at most {MAXIMUM_UNROLLED_STEPS} are unrolled"):
+        import_model(_scan_model(steps), name="scan", batch=2)
+
+
+def test_a_scan_with_too_few_directions_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="`scan_output_directions` has 2 values for 1 tensors"):
+        import_model(_scan_model(scan_output_directions=[0, 1]), name="scan", batch=2)
 
 
 def test_an_op_in_a_body_that_cannot_be_imported_is_named_once() -> None:

@@ -15,11 +15,12 @@ from edgetrain.model.converters.quantisation import QUANTISATION_CONVERTERS
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from tests.edgetrain.model import converter_cases
+from tests.edgetrain.model.attention_cases import ATTENTION_CASES
 from tests.edgetrain.model.converter_cases import Array, NodeCase
 from tests.edgetrain.model.more_converter_cases import MORE_CASES
 
 TOLERANCE = 1e-4
-CASES = (*converter_cases.CASES, *MORE_CASES)
+CASES = (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES)
 # These change types, so one node alone cannot be compared: `test_quantisation.py`, and `test_importer.py` for the last.
 ELSEWHERE = {*QUANTISATION_CONVERTERS, "ConstantOfShape"}
 
