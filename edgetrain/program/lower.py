@@ -25,6 +25,8 @@ PIPELINE = "edgetrain"
 LARGEST_STACK_BYTES = 64
 LARGEST_THREAD_STACK_BYTES = 4096  # inside a parallel loop scratch is each thread's own, so it stays on the stack
 _OPTIMISATION_LEVEL = 3
+# With AVX-512 gathers, LLVM 22 takes the index `i % 4` in a loop of 16 for consecutive and reads foreign memory.
+_NO_GATHERS = ("+prefer-no-gather",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class CodegenTarget:
     cpu: str
     features: tuple[str, ...] = ()
     cores: int = 1
+
+    @property
+    def _is_x86(self) -> bool:
+        return self.triple.startswith(("x86_64", "i686")) or self.cpu.startswith("x86-64")
 
     def to_tvm(self) -> Any:
         description: dict[str, Any] = {
@@ -49,8 +55,8 @@ class CodegenTarget:
         }
         if self.triple:
             description["mtriple"] = self.triple
-        if self.features:
-            description["mattr"] = list(self.features)
+        if self.features or self._is_x86:
+            description["mattr"] = [*self.features, *(_NO_GATHERS if self._is_x86 else ())]
         if self.triple.endswith("hf"):
             # TVM does not derive it from the triple; without it, calls to expf pass their argument where nobody looks.
             description["mfloat-abi"] = "hard"

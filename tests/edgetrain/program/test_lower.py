@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetrain._tvm import te, topi
+from edgetrain._tvm import te, tirx, topi
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
 from edgetrain.program.toolchain import find_compiler
+from edgetrain.targets import HOST as HOST_NAME
+from edgetrain.targets import load_target
 from edgetrain_tuner.features import Features
 
 pytestmark = pytest.mark.compile
@@ -99,3 +101,40 @@ def test_every_architecture_gets_its_own_code(tmp_path: Path, triple: str, cpu: 
 def test_a_target_that_llvm_does_not_know_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="does not accept target"):
         compile_kernels((_softmax_kernel(),), CodegenTarget(triple="pdp11-unknown-none", cpu="x"), tmp_path / "k.o")
+
+
+def _rotation_kernel(rows: int, pairs: int, heads: int) -> Kernel:
+    """Rotary positions with every view inlined, as fusion leaves them: indices wrap inside of the innermost loop."""
+    width = 2 * pairs * heads
+    x = te.placeholder((rows, width), "float32", name="x")
+    cosine, sine = (te.placeholder((rows, pairs), "float32", name=name) for name in ("cosine", "sine"))
+
+    def element(j: Any, i: Any) -> Any:
+        place = tirx.floormod(i, 2 * pairs)
+
+        def at(v: Any) -> Any:
+            return x[tirx.floormod(j + tirx.floordiv(v, width), rows), tirx.floormod(v + width, width)]
+
+        turned = sine[j, place - pairs] * at(i - pairs) + cosine[j, place - pairs] * x[j, i]
+        return tirx.if_then_else(place >= pairs, turned, cosine[j, place] * x[j, i] - sine[j, place] * at(i + pairs))
+
+    function = te.create_prim_func([x, cosine, sine, te.compute((rows, width), element, name="rotated")])
+    return Kernel(symbol="k_rotate", function=function, in_place=False)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 4, 8])
+@pytest.mark.parametrize("heads", [1, 4, 8])
+def test_an_index_that_wraps_inside_of_a_vector_reads_no_foreign_memory(tmp_path: Path, pairs: int, heads: int) -> None:
+    rows = 24
+    codegen = load_target(HOST_NAME).codegen
+    target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu)
+    compile_kernels([_rotation_kernel(rows, pairs, heads)], target, tmp_path / "k.o")
+    kernel = ctypes.CDLL(str(_link(tmp_path / "k.o", tmp_path / "k.so")))["k_rotate"]
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, heads, 2 * pairs)).astype(np.float32)
+    cosine, sine = rng.standard_normal((2, rows, 1, pairs)).astype(np.float32)
+    rotated = np.zeros_like(x)
+    assert kernel(*(a.ctypes.data_as(ctypes.c_void_p) for a in (x, cosine.copy(), sine.copy(), rotated))) == 0
+    one, two = x[..., :pairs], x[..., pairs:]
+    expected = np.concatenate([cosine * one - sine * two, sine * one + cosine * two], -1)
+    np.testing.assert_allclose(rotated, expected, rtol=1e-5, atol=1e-6)
