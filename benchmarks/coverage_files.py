@@ -16,7 +16,7 @@ class RealFile:
     """One file and the sizes it is checked at.
 
     `inputs` are the dimensions after the batch of inputs that leave them open, or a scalar input's value, as in a
-    recipe. `output` is trained on where the first one has no gradient.
+    recipe.
     """
 
     registry: str  # pip | npm
@@ -25,7 +25,6 @@ class RealFile:
     path: str
     batch: int = 2
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _NO_INPUTS)
-    output: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)  # made-up whole numbers of an input stay below
 
     @property
@@ -42,16 +41,13 @@ def _files(registry: str, package: str, version: str, folder: str, *files: RealF
             path=f"{folder}/{f.path}" if folder else f.path,
             batch=f.batch,
             inputs=f.inputs,
-            output=f.output,
             limits=f.limits,
         )
         for f in files
     )
 
 
-def _file(
-    path: str, *, batch: int = 2, output: str = "", limits: Mapping[str, int] | None = None, **inputs: tuple[int, ...]
-) -> RealFile:
+def _file(path: str, *, batch: int = 2, limits: Mapping[str, int] | None = None, **inputs: tuple[int, ...]) -> RealFile:
     return RealFile(
         registry="",
         package="",
@@ -59,7 +55,6 @@ def _file(
         path=path,
         batch=batch,
         inputs=inputs,
-        output=output,
         limits=limits or {},
     )
 
@@ -128,7 +123,6 @@ FILES: tuple[RealFile, ...] = (
             "tashkeel/model.onnx",
             char_inputs=(12,),
             diac_inputs=(12,),
-            output="logits",
             limits={"char_inputs": 30, "diac_inputs": 8, "input_lengths": 13},
         ),
     ),

@@ -87,13 +87,19 @@ class Prepared:
 
 
 def prepare(
-    name: str, source: str, options: TrainOptions, *, classes: int | None = None, cache: BuildCache | None = None
+    name: str,
+    source: str,
+    options: TrainOptions,
+    *,
+    classes: int | None = None,
+    output: str = "",
+    cache: BuildCache | None = None,
 ) -> Prepared:
     """Compiles the model (a path, or `zoo:NAME`), from the cache where it is there."""
     store = cache or BuildCache(user_cache_dir() / "builds")
     target = load_target(HOST)
     request = CompileRequest(
-        model=ModelSource(source=source, classes=classes),
+        model=ModelSource(source=source, output=output, classes=classes),
         options=options,
         vector_bits=target.codegen.vector_bits,
         vector_registers=target.codegen.vector_registers,

@@ -200,6 +200,7 @@ def model_source(recipe: Recipe) -> ModelSource:
     model = recipe.model
     return ModelSource(
         source=model.source,
+        output=model.output,
         classes=model.classes,
         head=model.head,
         fold_batchnorm=model.batchnorm == "fold",

@@ -46,6 +46,7 @@ DATA_FORMATS = ("auto", "npz", "idx", "csv", "images", "wav", "text", "mails", "
 class ModelSection:
     source: str = setting()  # a .onnx file, or `zoo:` and a name
     classes: int | None = setting(None, minimum=2)  # a new head with this many outputs; None keeps the model's own
+    output: str = setting("")  # the output that the loss reads; empty: the first that a gradient can flow through
     head: str = setting("")  # the layer that `classes` replaces: node, output or weight; empty: the last one
     # frozen: running statistics, not the batch's; fold: merged into the layer before, also in the exported model
     batchnorm: str = setting("train", choices=("train", "frozen", "fold"))

@@ -37,7 +37,7 @@ def to_text(found: Mapping[str, Any], *, names: bool) -> str:
     rows = [
         ("model", f"{found['name']}, opset {found['opset']}"),
         *(("input", _tensor(tensor)) for tensor in found["inputs"]),
-        *(("output", _tensor(tensor)) for tensor in found["outputs"]),
+        *(("output", _tensor(tensor) + mark) for tensor, mark in zip(found["outputs"], _marks(found), strict=True)),
         ("ops", ", ".join(f"{op} {count}" for op, count in found["ops"].items())),
         ("parameters", _count(parameters)),
         ("trained", _count(trained)),
@@ -50,6 +50,12 @@ def to_text(found: Mapping[str, Any], *, names: bool) -> str:
         lines = [(p["name"], f"{p['shape']} {show_bytes(p['bytes'])} {_how(p)}") for p in parameters]
         text += "\n" + table(lines, indent=0) + "\n"
     return text
+
+
+def _marks(found: Mapping[str, Any]) -> list[str]:
+    """Behind each output, which one the loss reads; nothing where there is but one."""
+    count = len(found["outputs"])
+    return [", trained" if i == 0 and count > 1 else "" for i in range(count)]
 
 
 def _tensor(tensor: Mapping[str, Any]) -> str:

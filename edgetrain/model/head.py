@@ -33,19 +33,22 @@ class _Head:
     bias: str
 
 
-def replace_head(model: onnx.ModelProto, classes: int, seed: int, head: str = "") -> onnx.ModelProto:
+def replace_head(
+    model: onnx.ModelProto, classes: int, seed: int, head: str = "", *, output: str = ""
+) -> onnx.ModelProto:
     """A copy of a classifier whose head has `classes` outputs and new weights, drawn from `seed`.
 
-    The head is the last MatMul, Gemm or convolution whose result reaches the model's first output through nothing but
-    a bias, elementwise nodes, poolings and changes of layout; or the one that `head` names: a node, its output or its
-    weight. New weights have the variance 1 / inputs, the new bias is 0.
+    The head is the last MatMul, Gemm or convolution whose result reaches `output` (empty: the model's first) through
+    nothing but a bias, elementwise nodes, poolings and changes of layout; or the one that `head` names: a node, its
+    output or its weight. New weights have the variance 1 / inputs, the new bias is 0.
     Raises `ModelError` where there is no such layer, where its weight is not its own and stored in the file, and where
     what follows does not fit another number of classes.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
-    found = _describe(graph, _named(graph, head) if head else _search(graph))
+    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
+    found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
     old_classes = _replace_weights(graph, found, classes, seed)
     downstream = _downstream(graph, found.node)
     for node in downstream:
@@ -56,18 +59,18 @@ def replace_head(model: onnx.ModelProto, classes: int, seed: int, head: str = ""
     kept = [info for info in graph.value_info if info.name not in stale]
     del graph.value_info[:]
     graph.value_info.extend(kept)
-    for output in (o for o in graph.output if o.name in values):
-        for dim in output.type.tensor_type.shape.dim[1:]:
+    for stale_output in (o for o in graph.output if o.name in values):
+        for dim in stale_output.type.tensor_type.shape.dim[1:]:
             if dim.dim_value == old_classes:
                 dim.dim_value = classes
-    _check(result, found, classes)
+    _check(result, found, classes, position)
     return result
 
 
-def _search(graph: Any) -> Any:
+def _search(graph: Any, output: str) -> Any:
     producers = {output: node for node in graph.node for output in node.output}
     stored = _stored_names(graph)
-    name, has_bias, is_pooled = graph.output[0].name, False, False
+    name, has_bias, is_pooled = output, False, False
     while (node := producers.get(name)) is not None:
         if node.op_type in _DENSE:
             return node
@@ -81,7 +84,7 @@ def _search(graph: Any) -> Any:
         else:
             break
     raise ModelError(
-        f"the model has no dense layer at its output `{graph.output[0].name}` to replace",
+        f"the model has no dense layer at its output `{output}` to replace",
         why=f"`{name}` comes from {node.op_type if node is not None else 'an input'}, not from MatMul, Gemm or Conv",
         fix="name the layer with `model.head`, leave out `model.classes`, or export the model with a dense layer at "
         "the end",
@@ -199,8 +202,8 @@ def _resize(graph: Any, reshape: Any, old_classes: int, classes: int) -> None:
     reshape.input[1] = name
 
 
-def _check(model: onnx.ModelProto, head: _Head, classes: int) -> None:
-    """Whether the shapes behind the head still fit, and the classes arrive at the output."""
+def _check(model: onnx.ModelProto, head: _Head, classes: int, position: int) -> None:
+    """Whether the shapes behind the head still fit, and the classes arrive at the output in that position."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
@@ -209,7 +212,7 @@ def _check(model: onnx.ModelProto, head: _Head, classes: int) -> None:
             why=str(error).strip().splitlines()[0],
             fix="name the last layer of the model with `model.head`",
         ) from error
-    dims = inferred.graph.output[0].type.tensor_type.shape.dim
+    dims = inferred.graph.output[position].type.tensor_type.shape.dim
     known = [d.dim_value for d in dims[1:] if d.HasField("dim_value")]
     if len(known) == len(dims) - 1 and classes not in known:
         raise ModelError(

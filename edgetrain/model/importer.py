@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgetrain._tvm import relax
-from edgetrain.errors import UnsupportedError
+from edgetrain.errors import ModelError, UnsupportedError
 from edgetrain.model.inputs import bind_inputs
 from edgetrain.model.load import opset_of
 from edgetrain.model.model import InputSpec, Model
@@ -21,11 +21,18 @@ from edgetrain.model.walk import Walk
 log = logging.getLogger(__name__)
 
 
-def import_model(proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequence[int]] | None = None) -> Model:
-    """A `Model` with every dimension a number.
+def import_model(
+    proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequence[int]] | None = None, output: str = ""
+) -> Model:
+    """A `Model` with every dimension a number, its outputs in the file's order.
 
+    With `output`, that one comes first, and others that cannot be imported, or that are no value of their own, are
+    left out: nobody trains on them.
     Raises `UnsupportedError` naming every node that cannot be imported, and `ModelError` as `bind_inputs` does.
     """
+    declared = [o.name for o in proto.graph.output]
+    if not declared:
+        raise ModelError("the model has no outputs", fix="export the model with its result as a graph output")
     stored = frozenset(i.name for i in proto.graph.initializer)
     bound = bind_inputs(proto.graph, stored, batch=batch, shapes=shapes)
     builder = relax.BlockBuilder()
@@ -33,11 +40,13 @@ def import_model(proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequ
     inputs = {n: _variable(n, s, bound.dtypes[n]) for n, s in bound.shapes.items()}
     with builder.function("forward"):
         with builder.dataflow():
-            outputs = walk.run(proto.graph, inputs=inputs, known=bound.values)
-            returned = builder.emit_output(relax.Tuple(outputs or list(inputs.values())))
+            made = walk.run(proto.graph, inputs=inputs, known=bound.values)
+            outputs = _with_first(made, output) if output in made else made
+            returned = builder.emit_output(relax.Tuple(list((outputs or inputs).values())))
         builder.emit_func_output(returned, [*inputs.values(), *walk.variables.values()])
-    if outputs is None:
+    if (output or declared[0]) not in made or (not output and len(made) < len(set(declared))):
         raise _unsupported(name, walk.problems)
+    left_out = [n for n in declared if n not in outputs]
     module, used = _without_dead_code(builder.get(), walk.variables)
     log.info("imported %s: %d nodes, %d parameters", name, walk.converted, len(used))
     return Model(
@@ -45,11 +54,27 @@ def import_model(proto: Any, *, name: str, batch: int, shapes: Mapping[str, Sequ
         function=module["forward"],
         module=module,
         inputs=tuple(InputSpec(name=n, shape=s, dtype=bound.dtypes[n]) for n, s in bound.shapes.items()),
-        outputs=tuple(o.name for o in proto.graph.output),
+        outputs=tuple(outputs),
         parameters={n: walk.parameters[n] for n in used},
         sources=walk.sources,
-        rewrites=(*bound.rewrites, *walk.rewrites),
+        rewrites=(*bound.rewrites, *walk.rewrites, *_left_out(left_out, walk.problems)),
     )
+
+
+def _with_first(tensors: Mapping[str, Any], first: str) -> dict[str, Any]:
+    """`tensors` from `first` on, without any that is an earlier one again, an input, a parameter or a constant."""
+    kept = {first: tensors[first]}
+    for name, tensor in tensors.items():
+        if isinstance(tensor, relax.DataflowVar) and not any(tensor.same_as(other) for other in kept.values()):
+            kept[name] = tensor
+    return kept
+
+
+def _left_out(names: Sequence[str], problems: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    listed = ", ".join(f"`{n}`" for n in names)
+    return [f"not computed, and not trained on: output {listed}" + (f" ({'; '.join(problems)})" if problems else "")]
 
 
 def _variable(name: str, shape: Sequence[int], dtype: str) -> Any:

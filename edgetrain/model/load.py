@@ -25,22 +25,54 @@ def load_onnx(path: Path) -> Any:
             why="the path is a directory" if path.is_dir() else "nothing is there",
             fix="give the path of an .onnx file, or a recipe name (`edgetrain recipes` lists them)",
         )
+    proto = _parsed(path)
+    side_files = sorted(_locations(proto.graph))
     try:
-        proto = onnx.load(str(path))
-    except OSError as error:
+        onnx.load_external_data_for_model(proto, str(path.parent))
+    except Exception as error:  # OSError, ValidationError and ValueError, by what is wrong with the file
         raise ModelError(
-            f"cannot read the model `{path}`",
-            why=str(error),
-            fix="check the permissions; a model with external data needs its data files beside it",
-        ) from error
-    except Exception as error:  # protobuf raises its own DecodeError; onnx wraps some of them, not all
-        raise ModelError(
-            f"`{path}` is not an ONNX model",
-            why=f"the file does not parse ({str(error).splitlines()[0] if str(error) else type(error).__name__})",
-            fix="export the model again, or check that the download or copy is complete",
+            f"cannot read the weights of the model `{path}`",
+            why=_first_line(error),
+            fix=f"copy {', '.join(f'`{n}`' for n in side_files)} beside the model, whole",
         ) from error
     check(proto, str(path))
     return proto
+
+
+def external_files(path: Path) -> tuple[Path, ...]:
+    """The files beside a model that hold weights of it, sorted; none where it cannot be read."""
+    try:
+        return tuple(path.parent / name for name in sorted(_locations(_parsed(path).graph)))
+    except ModelError:
+        return ()  # `load_onnx` says why
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return onnx.load(str(path), load_external_data=False)
+    except OSError as error:
+        raise ModelError(f"cannot read the model `{path}`", why=str(error), fix="check the permissions") from error
+    except Exception as error:  # protobuf raises its own DecodeError; onnx wraps some of them, not all
+        raise ModelError(
+            f"`{path}` is not an ONNX model",
+            why=f"the file does not parse ({_first_line(error)})",
+            fix="export the model again, or check that the download or copy is complete",
+        ) from error
+
+
+def _locations(graph: Any) -> set[str]:
+    """Where tensors of `graph` and of its subgraphs are stored, for those that are not in the file."""
+    tensors = [*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))]
+    found = {e.value for t in tensors for e in t.external_data if e.key == "location" and isinstance(e.value, str)}
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _locations(attribute.g)
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def check(proto: Any, name: str) -> None:
@@ -64,7 +96,7 @@ def check(proto: Any, name: str) -> None:
             return  # custom ops are reported by the importer, which names all of them
         raise ModelError(
             f"`{name}` is not a valid ONNX model",
-            why=(str(error).strip().splitlines() or [type(error).__name__])[0],
+            why=_first_line(error),
             fix="export the model again; `onnx.checker.check_model` must accept it",
         ) from error
 

@@ -29,7 +29,7 @@ class Model:
     function: Any  # relax.Function, inference form
     module: Any  # tvm.IRModule that holds the PrimFuncs `function` may call
     inputs: tuple[InputSpec, ...]
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # the first is the one that is trained
     parameters: Mapping[str, Array]  # by ONNX initializer name
     sources: Mapping[str, str]  # name of a bound variable -> the ONNX node it came from
     rewrites: tuple[str, ...]  # what the normalising pass changed, one line each

@@ -54,19 +54,20 @@ class Walk:
         self.problems: list[str] = []
         self.converted = 0
 
-    def run(self, graph: Any, *, inputs: Mapping[str, Any], known: Mapping[str, Array]) -> list[Any] | None:
-        """The outputs' tensors, None where `problems` keep one from being made."""
+    def run(self, graph: Any, *, inputs: Mapping[str, Any], known: Mapping[str, Array]) -> dict[str, Any]:
+        """The outputs' tensors by name, without those that `problems` keep from being made."""
         scope: Scope = ChainMap({**inputs, **{n: Stored(n, a) for n, a in known.items()}})
-        tensors: list[Any] = []
+        tensors: dict[str, Any] = {}
         for output, value in zip(graph.output, self._run_graph(graph, scope), strict=True):
+            if isinstance(value, Missing):
+                if not self.problems:
+                    self.problems.append(f"output `{output.name}`: no node makes it")
+                continue
             try:
-                tensors.append(self.tensor(value))
+                tensors[output.name] = self.tensor(value)
             except CannotConvert as error:
                 self.problems.append(f"output `{output.name}`: {error}")
-                tensors.append(MISSING)
-            if isinstance(value, Missing) and not self.problems:
-                self.problems.append(f"output `{output.name}`: no node makes it")
-        return None if any(isinstance(t, Missing) for t in tensors) else tensors
+        return tensors
 
     def tensor(self, value: Value) -> Any:
         """See `Resolver`."""

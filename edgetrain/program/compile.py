@@ -35,17 +35,16 @@ INITIAL = "initial.bin"
 FACTS = "facts.json"
 MODEL = "model.onnx"
 ZOO = "zoo:"
-# Exporters name the file that holds large weights in one of these ways.
-_EXTERNAL_DATA = ("{name}.data", "{name}_data", "{stem}.data", "{stem}.bin")
 
 Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
-    """Where the model comes from: a path, or `zoo:NAME`; with a new head when `classes` is set."""
+    """Where the model comes from: a path, or `zoo:NAME`; what of it is trained; a new head when `classes` is set."""
 
     source: str
+    output: str = ""  # the output that is trained; empty: found by graph analysis
     classes: int | None = None
     head: str = ""  # the layer that `classes` replaces; empty: found by graph analysis
     fold_batchnorm: bool = False
@@ -56,9 +55,10 @@ class ModelSource:
         described: dict[str, object] = asdict(self)
         if self.source.startswith(ZOO):
             return {**described, "packages": _versions_of_weights()}
+        from edgetrain.model.load import external_files  # onnx loads here, where there is a file to read
+
         path = Path(self.source)
-        names = [n.format(name=path.name, stem=path.stem) for n in _EXTERNAL_DATA]
-        files = [path, *(path.parent / n for n in names if (path.parent / n).is_file())]
+        files = [path, *(f for f in external_files(path) if f.is_file())]
         try:
             return {**described, "source": "", "files": [file_sha256(f) for f in files]}
         except OSError as error:

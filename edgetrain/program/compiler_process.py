@@ -23,6 +23,7 @@ from edgetrain.model.fold_batchnorm import fold_batchnorm
 from edgetrain.model.head import replace_head
 from edgetrain.model.load import check, load_onnx
 from edgetrain.model.model import Array, Model
+from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
@@ -56,31 +57,40 @@ def _say(channel: TextIO, stage: str, done: int = 0, total: int = 0) -> None:
     channel.write(json.dumps({"stage": stage, "done": done, "total": total}) + "\n")
 
 
-def _open_model(source: ModelSource) -> tuple[Any, tuple[str, ...]]:
-    """The model as it is trained and exported, and what was rewritten in it."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """The model as it is trained and exported, the output that is trained, and what was rewritten."""
+
+    proto: Any
+    output: str
+    rewrites: tuple[str, ...] = ()
+
+
+def _open_model(source: ModelSource) -> _Opened:
     if source.source.startswith(ZOO):
         proto = build_zoo_model(source.source.removeprefix(ZOO))
     else:
         proto = load_onnx(Path(source.source))
+    output = trained_output(proto, source.output)
     if source.classes is not None:
-        proto = replace_head(proto, source.classes, source.seed, source.head)
+        proto = replace_head(proto, source.classes, source.seed, source.head, output=output)
         check(proto, source.source)
     if not source.fold_batchnorm:
-        return proto, ()
+        return _Opened(proto=proto, output=output)
     folded = fold_batchnorm(proto)
     check(folded.model, source.source)
-    return folded.model, folded.rewrites
+    return _Opened(proto=folded.model, output=output, rewrites=folded.rewrites)
 
 
 def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tuple[Any, Model]:
     from edgetrain.model.importer import import_model  # TVM loads here, after the job was read
 
-    proto, rewrites = _open_model(source)
+    opened = _open_model(source)
     _say(channel, "importing the model")
     name = source.source.removeprefix(ZOO).rsplit("/", 1)[-1].removesuffix(".onnx")
     shapes = {n: (options.batch, *s) for n, s in (options.input_shapes or {}).items()}
-    model = import_model(proto, name=name, batch=options.batch, shapes=shapes)
-    return proto, dataclasses.replace(model, rewrites=(*rewrites, *model.rewrites))
+    model = import_model(opened.proto, name=name, batch=options.batch, shapes=shapes, output=opened.output)
+    return opened.proto, dataclasses.replace(model, rewrites=(*opened.rewrites, *model.rewrites))
 
 
 def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:

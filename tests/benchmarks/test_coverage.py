@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
-from benchmarks.coverage import examine, headline, to_markdown, trains, with_first_output
+from benchmarks.coverage import examine, headline, to_markdown, trains
 from benchmarks.coverage_files import FILES, RealFile
-from tests.edgetrain.model.onnx_models import mlp, model_of
+from tests.edgetrain.model.onnx_models import mlp
 
 _SAMPLE = (
     "magika/model.onnx",
@@ -75,15 +74,6 @@ def test_the_page_lists_every_file_and_explains_every_failure() -> None:
         "| some 1.0 (pip) | net.onnx | 13 | 7 kinds, 1,200 nodes | 34,567 | yes | 2e-06 | yes | yes | not run |" in page
     )
     assert "- `some/loop.onnx`: 1 node of `loop` Loop `x`: depends on data" in page
-
-
-def test_only_the_chosen_output_is_kept() -> None:
-    node = helper.make_node
-    proto = model_of(
-        [node("Relu", ["x"], ["a"]), node("Neg", ["x"], ["b"])], inputs={"x": ["n", 2]}, outputs=["a", "b"]
-    )
-    assert [o.name for o in with_first_output(proto, "b").graph.output] == ["b"]
-    assert len(proto.graph.output) == 2
 
 
 @pytest.mark.compile

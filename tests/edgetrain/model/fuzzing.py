@@ -13,8 +13,10 @@ from onnx import helper
 from edgetrain.errors import EdgetrainError, InternalError, ModelError
 from edgetrain.model.importer import import_model
 from edgetrain.model.load import load_onnx
+from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
 from tests.edgetrain.model import converter_cases
+from tests.edgetrain.model.attention_cases import ATTENTION_CASES
 from tests.edgetrain.model.more_converter_cases import MORE_CASES
 from tests.edgetrain.model.onnx_models import mlp, model_of
 from tests.edgetrain.model.onnx_mutations import mutate
@@ -30,7 +32,7 @@ def networks() -> Sequence[onnx.ModelProto]:
 @cache
 def seeds() -> Sequence[onnx.ModelProto]:
     """Sound models to break: one node of every op, and networks a few times each."""
-    nodes = [case.model() for case in (*converter_cases.CASES, *MORE_CASES)]
+    nodes = [case.model() for case in (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES)]
     return [*nodes, *list(networks()) * (len(nodes) // 12)]
 
 
@@ -80,7 +82,8 @@ def outcome_of(number: int, folder: Path) -> str:
     try:
         # Every other file skips the checker, which refuses most: the importer must not depend on it.
         proto = load_onnx(path) if number % 2 else _unchecked(content)
-        import_model(proto, name="broken", batch=dims[0].dim_value or BATCH)
+        output = trained_output(proto) if number % 3 == 0 else ""
+        import_model(proto, name="broken", batch=dims[0].dim_value or BATCH, output=output)
     except InternalError as error:
         return f"BUG InternalError: {error.what}"
     except EdgetrainError as error:

@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 
 from edgetrain.errors import ModelError, UnsupportedError
-from edgetrain.model.load import OPSETS, check, load_onnx, opset_of
+from edgetrain.model.load import OPSETS, check, external_files, load_onnx, opset_of
 from tests.edgetrain.model.onnx_models import FLOAT, mlp, model_of
 
 
@@ -96,3 +96,63 @@ def test_custom_ops_are_left_to_the_importer_which_names_all_of_them() -> None:
     model = model_of([node], inputs={"x": [1, 2]}, outputs=["y"], domains=["com.example"])
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, [1, 2]))
     check(model, "model")
+
+
+def _with_side_files(folder: Path, *, one: bool = True) -> Path:
+    path = folder / "model.onnx"
+    model = onnx.shape_inference.infer_shapes(mlp())
+    onnx.save(
+        model,
+        str(path),
+        save_as_external_data=True,
+        all_tensors_to_one_file=one,
+        location="weights.bin" if one else None,
+        size_threshold=0,
+    )
+    return path
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["one_file", "a_file_each"])
+def test_weights_in_side_files_are_read_with_the_model(tmp_path: Path, one: bool) -> None:
+    path = _with_side_files(tmp_path, one=one)
+    found = {i.name: onnx.numpy_helper.to_array(i).tolist() for i in load_onnx(path).graph.initializer}
+    assert found == {i.name: onnx.numpy_helper.to_array(i).tolist() for i in mlp().graph.initializer}
+
+
+def test_side_files_are_listed_by_what_the_model_says_not_by_their_names(tmp_path: Path) -> None:
+    assert external_files(_with_side_files(tmp_path)) == (tmp_path / "weights.bin",)
+    assert len(external_files(_with_side_files(tmp_path, one=False))) == len(mlp().graph.initializer)
+
+
+def test_a_model_that_does_not_parse_has_no_side_files(tmp_path: Path) -> None:
+    assert external_files(_written(tmp_path / "garbage.onnx", b"\xff" * 64)) == ()
+
+
+def test_a_missing_side_file_is_named(tmp_path: Path) -> None:
+    path = _with_side_files(tmp_path)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(ModelError, match="cannot read the weights of the model") as caught:
+        load_onnx(path)
+    assert "`weights.bin`" in caught.value.fix
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40, -1])
+def test_a_truncated_side_file_is_named(tmp_path: Path, kept: int) -> None:
+    path = _with_side_files(tmp_path)
+    side = tmp_path / "weights.bin"
+    side.write_bytes(side.read_bytes()[:kept])
+    with pytest.raises(ModelError, match="cannot read the weights of the model") as caught:
+        load_onnx(path)
+    assert "`weights.bin`" in caught.value.fix
+
+
+def test_a_side_file_outside_of_the_models_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    path = _with_side_files(tmp_path / "inside")
+    (tmp_path / "inside" / "weights.bin").rename(tmp_path / "weights.bin")
+    model = onnx.load(str(path), load_external_data=False)
+    for tensor in model.graph.initializer:
+        next(e for e in tensor.external_data if e.key == "location").value = "../weights.bin"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="cannot read the weights of the model"):
+        load_onnx(path)

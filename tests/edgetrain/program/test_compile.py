@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from edgetrain.errors import InternalError, ModelError, UsageError
 from edgetrain.graph.ir import Role
@@ -14,6 +17,7 @@ from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.program import compile as compile_module
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import CodegenRequest, CompileRequest, ModelSource, compile_graph, inspect_model
+from tests.edgetrain.model.onnx_models import mlp
 
 pytestmark = pytest.mark.compile
 
@@ -51,6 +55,31 @@ def test_the_same_request_is_answered_from_the_cache(build_cache: BuildCache, mo
 
 def _forbidden(*_: object) -> None:
     raise AssertionError("the compiler was started")
+
+
+def test_other_weights_in_a_side_file_are_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(mlp(), str(path), save_as_external_data=True, location="any_name", size_threshold=0)
+    before = ModelSource(source=str(path)).identity()
+    side = tmp_path / "any_name"
+    side.write_bytes(bytes(len(side.read_bytes())))
+    assert ModelSource(source=str(path)).identity() != before
+
+
+def test_the_trained_output_is_the_first_of_the_facts(tmp_path: Path, build_cache: BuildCache) -> None:
+    model = mlp()
+    model.graph.node.append(helper.make_node("ArgMax", ["logits"], ["label"], axis=1, keepdims=0))
+    label = helper.make_tensor_value_info("label", onnx.TensorProto.INT64, ["n"])
+    logits = onnx.ValueInfoProto.FromString(model.graph.output[0].SerializeToString())
+    model.graph.output[0].CopyFrom(label)
+    model.graph.output.append(logits)
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(model), str(path))
+    found = compile_graph(_request(str(path)), cache=build_cache)
+    named = dataclasses.replace(_request(str(path)), model=ModelSource(source=str(path), output="logits"))
+    assert found.facts["outputs"] == ["logits", "label"]
+    assert compile_graph(named, cache=build_cache).facts["outputs"] == ["logits", "label"]
+    assert [o.name for o in onnx.load(str(found.model)).graph.output] == ["label", "logits"], "the file keeps its order"
 
 
 def test_another_option_is_another_entry(build_cache: BuildCache) -> None:
