@@ -1,10 +1,13 @@
 """How far ten steps of a compiled program are from PyTorch in float64: losses, every parameter, every update.
 
-    python -m benchmarks.agreement [--json FILE]
+    python -m benchmarks.agreement [--json FILE] [--seeds N]          small models with the structure of real ones
+    python -m benchmarks.agreement --real [--only NAME] [--json FILE]  models of their real depth and width
 
 Differences are relative to the largest magnitude in the tensor; an update's counts beyond what rounding the stored
 value once a step explains, so 0 means: nothing but rounding. The same table holds float32 PyTorch's own distance from
-float64: what rounding alone does to this training.
+float64: what rounding alone does to this training. `flipped` counts the units that lie within rounding of a kink of
+ReLU, Clip or MaxPool and that the reference has to put on the other side of it to agree; `kink_loss`, `kink_value` and
+`kink_update` are the differences from that reference.
 Needs `pip install torch==2.13.0`.
 """
 
@@ -13,16 +16,25 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import show_table, write_json
 from edgetrain.graph.options import TrainOptions
 from tests.edgetrain.agreement import onnx_models as models
 from tests.edgetrain.agreement import torch_reference
+from tests.edgetrain.agreement.kinks import KinkWatch, nearest_reference
+from tests.edgetrain.agreement.real_models import REAL_CASES, RealCase
 from tests.edgetrain.agreement.test_against_torch import CASES, Case
-from tests.edgetrain.agreement.trained import Differences, differences, make_batches
+from tests.edgetrain.agreement.trained import STEPS, Batch, Differences, Trained, differences, make_batches
 from tests.edgetrain.agreement.workshop import Workshop
+
+_COLUMNS = ("model", "seed", "n", "loss", "value", "update")
+_TORCH_COLUMNS = ("torch_float32_loss", "torch_float32_value", "torch_float32_update")
+_REAL_COLUMNS = ("parameters", *_TORCH_COLUMNS)
+_SMALL_COLUMNS = (*_TORCH_COLUMNS, "flipped", "kink_loss", "kink_value", "kink_update")
 
 
 def compare(name: str, case: Case, workshop: Workshop, seed: int) -> dict[str, object]:
@@ -32,11 +44,38 @@ def compare(name: str, case: Case, workshop: Workshop, seed: int) -> dict[str, o
     )
     model, rate = case.model(), case.learning_rate
     batches = make_batches(case.image, models.CLASSES, loss=case.loss, size=case.batch, seed=seed)
+    found = workshop.train_model(model, batches, options, learning_rate=rate)
+
+    def reference(watch: KinkWatch) -> Trained:
+        return torch_reference.train_in_torch(model, batches, options, learning_rate=rate, watch=watch)
+
+    nearest = nearest_reference(found, reference)
+    return {
+        "model": name,
+        "seed": seed,
+        **_against_torch(model, batches, options, rate, found),
+        "flipped": len(nearest.flipped),
+        **_fields("kink_", differences(found, nearest.expected)),
+    }
+
+
+def compare_real(name: str, case: RealCase, workshop: Workshop, seed: int) -> dict[str, object]:
+    """One real model's row, ten steps."""
+    model, batches = case.model(), case.batches(seed, STEPS)
+    found = workshop.train_model(model, batches, case.options, learning_rate=case.learning_rate)
+    apart = _against_torch(model, batches, case.options, case.learning_rate, found)
+    elements = sum(value.size for value in found.final.values())
+    return {"model": name, "seed": seed, "parameters": elements, **apart}
+
+
+def _against_torch(
+    model: Any, batches: Sequence[Batch], options: TrainOptions, rate: float, found: Trained
+) -> dict[str, object]:
+    """Our distance from float64 PyTorch, and float32 PyTorch's."""
     expected = torch_reference.train_in_torch(model, batches, options, learning_rate=rate)
-    ours = differences(workshop.train_model(model, batches, options, learning_rate=rate), expected)
     rounded = torch_reference.train_in_torch(model, batches, options, learning_rate=rate, dtype="float32")
-    torchs = differences(rounded, expected)
-    return {"model": name, "seed": seed, "n": len(batches), **_fields("", ours), **_fields("torch_float32_", torchs)}
+    ours, torchs = differences(found, expected), differences(rounded, expected)
+    return {"n": len(batches), **_fields("", ours), **_fields("torch_float32_", torchs)}
 
 
 def _fields(prefix: str, apart: Differences) -> dict[str, float]:
@@ -47,21 +86,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--seeds", type=int, default=3, help="how many sets of data (default: %(default)s)")
+    parser.add_argument("--first-seed", type=int, default=5, help="the first of them (default: %(default)s)")
+    parser.add_argument("--real", action="store_true", help="models of their real depth and width")
+    parser.add_argument("--only", default="", metavar="NAME", help="only models whose name holds this")
     options = parser.parse_args(arguments)
     if torch_reference.IS_MISSING:
         print(f"this benchmark compares with PyTorch: {torch_reference.INSTALL}", file=sys.stderr)
         return 2
-    rows = []
+    torch_reference.set_threads(1)  # on a busy machine, threads of small kernels mostly wait for each other
+    rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         workshop = Workshop(root=Path(folder))
         (workshop.root / "run").mkdir()
-        for name, case in CASES.items():
-            rows += [compare(name, case, workshop, seed) for seed in range(options.seeds)]
-    columns = ("model", "seed", "loss", "value", "update")
-    show_table(rows, (*columns, "torch_float32_loss", "torch_float32_value", "torch_float32_update"))
+        for name, compare_one in _comparisons(real=options.real).items():
+            if options.only in name:
+                for seed in range(options.first_seed, options.first_seed + options.seeds):
+                    rows.append(compare_one(workshop, seed))
+                    print(f"{name}, seed {seed}: losses {rows[-1]['loss']:.1e} apart", file=sys.stderr, flush=True)
+    show_table(rows, _COLUMNS + (_REAL_COLUMNS if options.real else _SMALL_COLUMNS))
     if options.json:
         write_json(options.json, "agreement", rows)
     return 0
+
+
+def _comparisons(*, real: bool) -> Mapping[str, Callable[[Workshop, int], dict[str, object]]]:
+    if real:
+        return {name: partial(compare_real, name, case) for name, case in REAL_CASES.items()}
+    return {name: partial(compare, name, case) for name, case in CASES.items()}
 
 
 if __name__ == "__main__":

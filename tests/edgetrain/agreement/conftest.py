@@ -19,3 +19,4 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 def needs_torch() -> None:
     if torch_reference.IS_MISSING:
         pytest.skip(f"compares with PyTorch: {torch_reference.INSTALL}")
+    torch_reference.set_threads(1)  # on a busy machine, threads of small kernels mostly wait for each other

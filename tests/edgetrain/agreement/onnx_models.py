@@ -12,7 +12,7 @@ from edgetrain.model.onnx_build import FloatArray, GraphWriter
 CLASSES = 6
 
 
-class _Net:
+class Net:
     """A writer with a random generator: layers in one line each."""
 
     def __init__(self, seed: int) -> None:
@@ -70,6 +70,20 @@ class _Net:
         shift = self.writer.weight(f"{name}.bias", self.normal(outputs, scale=0.1))
         return self.writer.node("Add", [shift, product], name)
 
+    def lstm(self, x: str, name: str, *, inputs: int, hidden: int, directions: int) -> str:
+        """The hidden state at every step of `x` (steps, batch, inputs), as (steps, directions, batch, hidden)."""
+        scale = hidden**-0.5
+        stored = [
+            self.writer.weight(f"{name}.{key}", self.normal(directions, *shape, scale=scale))
+            for key, shape in (
+                ("input", (4 * hidden, inputs)),
+                ("recurrent", (4 * hidden, hidden)),
+                ("bias", (8 * hidden,)),
+            )
+        ]
+        direction = "bidirectional" if directions == 2 else "forward"
+        return self.writer.node("LSTM", [x, *stored], name, hidden_size=hidden, direction=direction)
+
     def finish(self, name: str, *image: int) -> onnx.ModelProto:
         return self.writer.finish(name, image=image, classes=CLASSES)
 
@@ -79,7 +93,7 @@ MLP_INPUTS = 13
 
 def mlp() -> onnx.ModelProto:
     """Two hidden layers whose sizes fit no vector."""
-    net = _Net(1)
+    net = Net(1)
     x = net.relu(net.dense("image", "first", inputs=MLP_INPUTS, outputs=17))
     x = net.relu(net.dense(x, "second", inputs=17, outputs=11))
     net.dense(x, "head", inputs=11, outputs=CLASSES, output="logits")
@@ -94,7 +108,7 @@ def tie_cnn() -> onnx.ModelProto:
 
     `position` remembers which of the four got the gradient: a wrong choice shows in its value.
     """
-    net = _Net(2)
+    net = Net(2)
     x = net.convolution("image", "conv", inputs=2, outputs=5, bias=True)
     x = net.writer.node("Add", [x, net.writer.weight("position", np.zeros((1, 5, 8, 8), np.float32))], "placed")
     x = net.writer.node("MaxPool", [x], "pooled", kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1])
@@ -108,7 +122,7 @@ BATCH_NORM_IMAGE = (3, 10, 10)
 
 def batch_norm_cnn() -> onnx.ModelProto:
     """BatchNorm after a plain convolution, a strided one with uneven padding, and one with two groups."""
-    net = _Net(3)
+    net = Net(3)
     x = net.relu(net.batch_norm(net.convolution("image", "conv0", inputs=3, outputs=8), "norm0", 8))
     x = net.convolution(x, "conv1", inputs=8, outputs=12, stride=2, pads=(0, 1, 1, 0))
     x = net.relu(net.batch_norm(x, "norm1", 12))
@@ -126,21 +140,21 @@ RESNET_IMAGE = (3, 32, 32)
 
 def resnet18() -> onnx.ModelProto:
     """ResNet-18 with its stem, four stages of two basic blocks and 1 × 1 shortcuts, at a quarter of the width."""
-    net = _Net(4)
+    net = Net(4)
     x = net.relu(net.batch_norm(net.convolution("image", "stem", inputs=3, outputs=16), "stem.norm", 16))
     x = net.writer.node("MaxPool", [x], "stem.pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     inputs = 16
     for stage, outputs in enumerate((16, 24, 32, 64)):
         for block in range(2):
             stride = 2 if stage > 0 and block == 0 else 1
-            x = _basic_block(net, x, f"stage{stage}.{block}", inputs, outputs, stride)
+            x = basic_block(net, x, f"stage{stage}.{block}", inputs, outputs, stride)
             inputs = outputs
     x = net.writer.node("Flatten", [net.writer.node("GlobalAveragePool", [x], "pooled")], "features")
     net.dense(x, "head", inputs=64, outputs=CLASSES, output="logits")
     return net.finish("resnet18", *RESNET_IMAGE)
 
 
-def _basic_block(net: _Net, x: str, name: str, inputs: int, outputs: int, stride: int) -> str:
+def basic_block(net: Net, x: str, name: str, inputs: int, outputs: int, stride: int) -> str:
     y = net.convolution(x, f"{name}.conv0", inputs=inputs, outputs=outputs, stride=stride)
     y = net.relu(net.batch_norm(y, f"{name}.norm0", outputs))
     y = net.batch_norm(net.convolution(y, f"{name}.conv1", inputs=outputs, outputs=outputs), f"{name}.norm1", outputs)
@@ -155,7 +169,7 @@ MOBILENET_IMAGE = (3, 16, 16)
 
 def mobilenet() -> onnx.ModelProto:
     """Two inverted residuals: expand, depthwise, project; ReLU6 as Clip; strided and with a residual."""
-    net = _Net(5)
+    net = Net(5)
     x = net.convolution("image", "stem", inputs=3, outputs=8, stride=2, pads=(0, 0, 1, 1))
     x = _clipped(net, net.batch_norm(x, "stem.norm", 8))
     x = _inverted_residual(net, x, "block0", inputs=8, outputs=8, stride=1)
@@ -165,11 +179,11 @@ def mobilenet() -> onnx.ModelProto:
     return net.finish("mobilenet", *MOBILENET_IMAGE)
 
 
-def _clipped(net: _Net, x: str) -> str:
+def _clipped(net: Net, x: str) -> str:
     return net.writer.clip(x, f"{x}.clip", low=0.0, high=1.5)  # low enough for values to reach it
 
 
-def _inverted_residual(net: _Net, x: str, name: str, *, inputs: int, outputs: int, stride: int) -> str:
+def _inverted_residual(net: Net, x: str, name: str, *, inputs: int, outputs: int, stride: int) -> str:
     wide = 3 * inputs
     y = net.convolution(x, f"{name}.expand", inputs=inputs, outputs=wide, size=1)
     y = _clipped(net, net.batch_norm(y, f"{name}.expand.norm", wide))
@@ -186,7 +200,7 @@ _HEADS = 3
 
 def transformer() -> onnx.ModelProto:
     """One encoder layer as exporters write it: attention from MatMul, Softmax and Transpose; Gelu from Erf."""
-    net = _Net(6)
+    net = Net(6)
     tokens, width = TRANSFORMER_IMAGE
     attended = _attention(net, "image", tokens, width)
     x = _layer_norm(net, net.writer.node("Add", ["image", attended], "attention.sum"), "norm0", width)
@@ -198,7 +212,7 @@ def transformer() -> onnx.ModelProto:
     return net.finish("transformer", *TRANSFORMER_IMAGE)
 
 
-def _attention(net: _Net, x: str, tokens: int, width: int) -> str:
+def _attention(net: Net, x: str, tokens: int, width: int) -> str:
     each = width // _HEADS
     apart = net.writer.weight("attention.apart", np.array([0, tokens, _HEADS, each], np.int64))
     together = net.writer.weight("attention.together", np.array([0, tokens, width], np.int64))
@@ -223,13 +237,13 @@ def _attention(net: _Net, x: str, tokens: int, width: int) -> str:
     )
 
 
-def _layer_norm(net: _Net, x: str, name: str, width: int) -> str:
+def _layer_norm(net: Net, x: str, name: str, width: int) -> str:
     scale = net.writer.weight(f"{name}.scale", 1.0 + net.normal(width, scale=0.1))
     shift = net.writer.weight(f"{name}.bias", net.normal(width, scale=0.1))
     return net.writer.node("LayerNormalization", [x, scale, shift], name, axis=-1, epsilon=1e-5)
 
 
-def _gelu(net: _Net, x: str) -> str:
+def _gelu(net: Net, x: str) -> str:
     def number(value: float) -> str:
         return net.writer.weight(f"gelu.{value:g}", np.array(value, np.float32))
 
@@ -240,7 +254,7 @@ def _gelu(net: _Net, x: str) -> str:
 
 def gated() -> onnx.ModelProto:
     """Elementwise arithmetic between activations: a sigmoid gate, a tanh, a difference, a quotient."""
-    net = _Net(7)
+    net = Net(7)
     open_share = net.writer.node("Sigmoid", [net.dense("image", "gate", inputs=MLP_INPUTS, outputs=9)], "open")
     value = net.writer.node("Tanh", [net.dense("image", "value", inputs=MLP_INPUTS, outputs=9)], "bounded")
     kept = net.writer.node("Mul", [open_share, value], "kept")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from tests.edgetrain.agreement.kinks import KinkWatch
 from tests.edgetrain.agreement.trained import Array, Batch, Trained
 
 INSTALL = "pip install torch==2.13.0"
@@ -26,6 +28,7 @@ except ImportError:
 IS_MISSING = torch is None
 
 Tensor = Any  # torch.Tensor: torch is not there when types are checked
+NO_MORE: Mapping[str, Tensor] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,9 @@ class _Node:
     inputs: Sequence[Tensor]  # None for an optional input that was left out
     attributes: Mapping[str, Any]
     training_batchnorm: bool
+    kind: Any  # the torch type that floating point values have
+    output: str = ""
+    watch: KinkWatch | None = None
 
     def get(self, name: str, default: Any) -> Any:
         return self.attributes.get(name, default)
@@ -48,14 +54,18 @@ def _padded(node: _Node, x: Tensor, value: float) -> Tensor:
     """ONNX pads all begins, then all ends; torch the last axis first."""
     if node.get("auto_pad", "NOTSET") not in ("NOTSET", b"NOTSET"):
         raise NotImplementedError("auto_pad")
-    top, left, bottom, right = node.get("pads", [0, 0, 0, 0])
-    return F.pad(x, (left, right, top, bottom), value=value) if any((top, left, bottom, right)) else x
+    axes = x.dim() - 2
+    pads = node.get("pads", [0] * 2 * axes)
+    by_axis = [pads[end * axes + axis] for axis in reversed(range(axes)) for end in (0, 1)]
+    return F.pad(x, by_axis, value=value) if any(by_axis) else x
 
 
 def _conv(node: _Node) -> Tensor:
     x, weight = _padded(node, node.inputs[0], 0.0), node.inputs[1]
-    strides, dilations = node.get("strides", [1, 1]), node.get("dilations", [1, 1])
-    return F.conv2d(x, weight, node.input(2), stride=strides, dilation=dilations, groups=node.get("group", 1))
+    axes = x.dim() - 2
+    strides, dilations = node.get("strides", [1] * axes), node.get("dilations", [1] * axes)
+    convolve = {1: F.conv1d, 2: F.conv2d}[axes]
+    return convolve(x, weight, node.input(2), stride=strides, dilation=dilations, groups=node.get("group", 1))
 
 
 def _batch_normalization(node: _Node) -> Tensor:
@@ -73,9 +83,41 @@ def _batch_normalization(node: _Node) -> Tensor:
 
 
 def _max_pool(node: _Node) -> Tensor:
+    if node.watch is not None:
+        return _watched_max_pool(node, node.watch)
     x = _padded(node, node.inputs[0], float("-inf"))
+    axes = x.dim() - 2
+    pool = {1: F.max_pool1d, 2: F.max_pool2d}[axes]
     ceil_mode = bool(node.get("ceil_mode", 0))
-    return F.max_pool2d(x, node.get("kernel_shape", None), stride=node.get("strides", [1, 1]), ceil_mode=ceil_mode)
+    return pool(x, node.get("kernel_shape", None), stride=node.get("strides", [1] * axes), ceil_mode=ceil_mode)
+
+
+def _watched_max_pool(node: _Node, watch: KinkWatch) -> Tensor:
+    """The kink is where the two largest values of a window are nearly equal. One axis is two, the first of size 1.
+
+    Exactly equal ones are zeros of a ReLU before it, which pass no gradient on.
+    """
+    x, axes = node.inputs[0], node.inputs[0].dim() - 2
+    scale = float(x.detach().square().mean().sqrt())
+    padded = _padded(node, x, float("-inf"))
+    padded = padded if axes == 2 else padded.unsqueeze(2)
+    kernel, strides = ((1,) * (2 - axes) + tuple(node.get(key, None)) for key in ("kernel_shape", "strides"))
+    windows = padded.unfold(2, kernel[0], strides[0]).unfold(3, kernel[1], strides[1]).flatten(4)
+    values, places = windows.topk(2, dim=-1)
+    lead = values[..., 0] - values[..., 1]
+    lead = torch.where(lead == 0, torch.full_like(lead, float("inf")), lead)
+    takes_first = watch.chosen(node.output, torch.ones_like(lead, dtype=torch.bool), lead, scale)
+    place = torch.where(takes_first, places[..., 0], places[..., 1])
+    pooled = windows.gather(-1, place.unsqueeze(-1)).squeeze(-1)
+    return pooled if axes == 2 else pooled.squeeze(2)
+
+
+def _relu(node: _Node) -> Tensor:
+    x = node.inputs[0]
+    if node.watch is None:
+        return torch.relu(x)
+    scale = float(x.detach().square().mean().sqrt())
+    return torch.where(node.watch.chosen(node.output, x > 0, x.abs(), scale), x, torch.zeros_like(x))
 
 
 def _average_pool(node: _Node) -> Tensor:
@@ -96,7 +138,14 @@ def _gemm(node: _Node) -> Tensor:
 
 
 def _clip(node: _Node) -> Tensor:
-    return torch.clamp(node.inputs[0], min=node.input(1), max=node.input(2))
+    x, low, high = node.inputs
+    bounded = torch.clamp(x, min=low, max=high)
+    if node.watch is None:
+        return bounded
+    scale = float(x.detach().square().mean().sqrt())
+    distance = torch.minimum((x - low).abs(), (x - high).abs())
+    is_inside = node.watch.chosen(node.output, (x > low) & (x < high), distance, scale)
+    return torch.where(is_inside, x, bounded.detach())
 
 
 def _flatten(node: _Node) -> Tensor:
@@ -114,6 +163,54 @@ def _layer_normalization(node: _Node) -> Tensor:
     x = node.inputs[0]
     shape = x.shape[node.get("axis", -1) :]
     return F.layer_norm(x, shape, node.inputs[1], node.input(2), eps=node.get("epsilon", 1e-5))
+
+
+def _lstm(node: _Node) -> Tensor:
+    """Torch's own LSTM on ONNX's weights: the gates input, output, forget, cell come in torch's order."""
+    x, stored = node.inputs[0], node.inputs[1:4]
+    hidden = node.get("hidden_size", None)
+    directions = stored[0].shape[0]
+    weights = []
+    for direction in range(directions):
+        inputs, recurrent, biases = (value[direction] for value in stored)
+        weights += [_torch_gates(v, hidden) for v in (inputs, recurrent, *biases.chunk(2))]
+    start = x.new_zeros(directions, x.shape[1], hidden)
+    every, _, _ = torch.lstm(x, (start, start), weights, True, 1, 0.0, True, directions == 2, False)
+    return every.reshape(*x.shape[:2], directions, hidden).transpose(1, 2)
+
+
+def _torch_gates(value: Tensor, hidden: int) -> Tensor:
+    enter, leave, keep, fresh = value.split(hidden)
+    return torch.cat([enter, keep, fresh, leave])
+
+
+def _cast(node: _Node) -> Tensor:
+    """To a floating point type is to the one that this model computes in."""
+    kinds = {TensorProto.FLOAT: node.kind, TensorProto.INT64: torch.int64}
+    return node.inputs[0].to(kinds[node.get("to", None)])
+
+
+def _slice(node: _Node) -> Tensor:
+    x, starts, ends = node.inputs[:3]
+    axes = node.input(3) if node.input(3) is not None else range(len(starts))
+    kept = [slice(None)] * x.dim()
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        kept[int(axis)] = slice(int(start), int(end))
+    return x[tuple(kept)]
+
+
+def _gather(node: _Node) -> Tensor:
+    x, axis = node.inputs[0], node.get("axis", 0)
+    if axis != 0:
+        raise NotImplementedError("Gather along another axis than the first")
+    return x[node.inputs[1]]
+
+
+def _unsqueeze(node: _Node) -> Tensor:
+    x = node.inputs[0]
+    for axis in sorted(int(a) for a in node.inputs[1]):
+        x = x.unsqueeze(axis)
+    return x
 
 
 def _reduce_mean(node: _Node) -> Tensor:
@@ -137,26 +234,34 @@ _OPS: Mapping[str, Callable[[_Node], Tensor]] = {
     "Add": _binary(lambda a, b: a + b),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_normalization,
+    "Cast": _cast,
     "Clip": _clip,
     "Conv": _conv,
     "Div": _binary(lambda a, b: a / b),
     "Erf": _unary(lambda x: torch.erf(x)),
     "Flatten": _flatten,
+    "Gather": _gather,
     "Gelu": _gelu,
     "Gemm": _gemm,
-    "GlobalAveragePool": _unary(lambda x: x.mean(dim=(2, 3), keepdim=True)),
+    "GlobalAveragePool": _unary(lambda x: x.mean(dim=tuple(range(2, x.dim())), keepdim=True)),
+    "LSTM": _lstm,
     "LayerNormalization": _layer_normalization,
     "MatMul": _binary(lambda a, b: a @ b),
     "MaxPool": _max_pool,
     "Mul": _binary(lambda a, b: a * b),
     "ReduceMean": _reduce_mean,
-    "Relu": _unary(lambda x: torch.relu(x)),
+    "ReduceSum": lambda node: node.inputs[0].sum(node.inputs[1].tolist(), keepdim=bool(node.get("keepdims", 1))),
+    "Relu": _relu,
     "Reshape": _reshape,
+    "Shape": _unary(lambda x: torch.tensor(x.shape)),
     "Sigmoid": _unary(lambda x: torch.sigmoid(x)),
+    "Slice": _slice,
     "Softmax": lambda node: torch.softmax(node.inputs[0], dim=node.get("axis", -1)),
+    "Squeeze": lambda node: node.inputs[0].squeeze(tuple(node.inputs[1].tolist())),
     "Sub": _binary(lambda a, b: a - b),
     "Tanh": _unary(lambda x: torch.tanh(x)),
     "Transpose": lambda node: node.inputs[0].permute(node.get("perm", None)),
+    "Unsqueeze": _unsqueeze,
 }
 
 _LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -183,6 +288,7 @@ class TorchModel:
 
     proto: Any
     dtype: str = "float64"
+    watch: KinkWatch | None = None
     parameters: dict[str, Tensor] = field(init=False)
     statistics: frozenset[str] = field(init=False)
 
@@ -203,10 +309,13 @@ class TorchModel:
         """Parameters that a gradient changes: all but running statistics."""
         return tuple(n for n in self.parameters if n not in self.statistics)
 
-    def forward(self, data: Tensor, *, training_batchnorm: bool) -> Tensor:
-        """The model's first output. Raises `NotImplementedError` for an op the table does not hold."""
+    def forward(self, data: Tensor, more: Mapping[str, Tensor] = NO_MORE, *, training_batchnorm: bool) -> Tensor:
+        """The model's first output; `data` is its first input, `more` the others by name.
+
+        Raises `NotImplementedError` for an op the table does not hold.
+        """
         graph = self.proto.graph
-        values: dict[str, Tensor] = {**self._constants, **self.parameters, graph.input[0].name: data}
+        values: dict[str, Tensor] = {**self._constants, **self.parameters, graph.input[0].name: data, **more}
         for node in graph.node:
             if node.op_type not in _OPS:
                 raise NotImplementedError(node.op_type)
@@ -215,6 +324,9 @@ class TorchModel:
                 inputs=[values[name] if name else None for name in node.input],
                 attributes={a.name: helper.get_attribute_value(a) for a in node.attribute},
                 training_batchnorm=training_batchnorm,
+                kind=getattr(torch, self.dtype),
+                output=node.output[0],
+                watch=self.watch,
             )
             values[node.output[0]] = _OPS[node.op_type](resolved)
         return values[graph.output[0].name]
@@ -246,10 +358,9 @@ class TorchTrainer:
         self._kind = getattr(torch, self.model.dtype)
 
     def step(self, batch: Batch) -> float:
-        data = torch.from_numpy(batch.data).to(self._kind)
-        labels = torch.from_numpy(batch.labels)
-        labels = labels.to(self._kind) if labels.is_floating_point() else labels
-        output = self.model.forward(data, training_batchnorm=self.options.batchnorm == "train")
+        data, labels = self._tensor(batch.data), self._tensor(batch.labels)
+        more = {name: self._tensor(value) for name, value in batch.more.items()}
+        output = self.model.forward(data, more, training_batchnorm=self.options.batchnorm == "train")
         loss = _LOSSES[self.options.loss](output, labels)
         self._optimizer.zero_grad()
         loss.backward()
@@ -257,6 +368,11 @@ class TorchTrainer:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.options.clip_norm)
         self._optimizer.step()
         return float(loss.detach())
+
+    def _tensor(self, value: Array) -> Tensor:
+        """Floating point values in the model's type, whole numbers as they are."""
+        tensor = torch.from_numpy(value)
+        return tensor.to(self._kind) if tensor.is_floating_point() else tensor
 
 
 def set_threads(count: int) -> None:
@@ -272,10 +388,15 @@ def train_in_torch(
     learning_rate: float,
     trained: tuple[str, ...] | None = None,
     dtype: str = "float64",
+    watch: KinkWatch | None = None,
 ) -> Trained:
     """One step for each batch; float64 unless it is float32's own rounding that is wanted."""
-    model = TorchModel(proto, dtype)
+    model = TorchModel(proto, dtype, watch)
     initial = model.arrays()
     trainer = TorchTrainer(model, options, learning_rate, trained)
-    losses = tuple(trainer.step(batch) for batch in batches)
-    return Trained(losses=losses, initial=initial, final=model.arrays())
+    losses = []
+    for step, batch in enumerate(batches):
+        if watch is not None:
+            watch.step = step
+        losses.append(trainer.step(batch))
+    return Trained(losses=tuple(losses), initial=initial, final=model.arrays())

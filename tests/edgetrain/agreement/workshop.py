@@ -50,9 +50,11 @@ class FixedBatches:
         self._next = position[1]
 
     def fill(self, inputs: Mapping[str, Array], labels: Array) -> None:
-        (data,) = inputs.values()
-        data[...] = self._batches[self._next].data
-        labels[...] = self._batches[self._next].labels
+        batch = self._batches[self._next]
+        first = next(iter(inputs))  # in the model's order
+        for name, value in {first: batch.data, **batch.more}.items():
+            inputs[name][...] = value
+        labels[...] = batch.labels
         self._next += 1
 
     def evaluation(self, split: str, inputs: Mapping[str, Array], labels: Array) -> Iterator[int]:
