@@ -31,6 +31,7 @@ _METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
     "l1": ("mae", "mse"),
     "cosine": ("cosine", "mse", "mae"),
     "nt-xent": ("nt-xent",),
+    "ctc": ("error-rate", "ctc"),
     "onnx": ("accuracy", "f1", "top-5", "mse", "mae", "cosine"),
 }
 LOSSES = tuple(_METRICS_OF_LOSS)
@@ -122,6 +123,7 @@ class TrainSection:
     label_smoothing: float = setting(0.0, minimum=0, below=1)  # cross-entropy
     focal_gamma: float = setting(2.0, minimum=0)  # focal
     temperature: float = setting(1.0, above=0)  # kl, distillation, nt-xent
+    label_length: int = setting(0, minimum=0)  # ctc: labels in a row at most; 0: as many as the model's time steps
     batch: int = setting(32, minimum=1)
     epochs: int = setting(10, minimum=1)
     steps: int | None = setting(None, minimum=1)  # stop after this many steps, whatever `epochs` says

@@ -212,10 +212,13 @@ def from_batches(batches: Iterable[tuple[Any, Any]], *, name: str = "the batches
 
 
 def normal_labels(labels: Any, name: str) -> Array:
-    """Labels as int64 classes or float32 values. Raises `DataError` for anything else, and for negative classes."""
+    """Labels as int64 classes or float32 values. Raises `DataError` for anything else, and for negative classes.
+
+    In rows of labels −1 fills the end of those that are shorter than others.
+    """
     array = np.asarray(labels)
     if array.dtype == np.bool_ or np.issubdtype(array.dtype, np.integer):
-        if array.size and int(array.min()) < 0:
+        if array.size and int(array.min()) < (-1 if array.ndim == 2 else 0):
             raise DataError(f"{name} has the label {int(array.min())}", fix="number the classes from 0")
         return array.astype(np.int64)
     if np.issubdtype(array.dtype, np.floating):

@@ -155,7 +155,7 @@ def _build_training(
                 model.sources,
                 training_batchnorm=options.batchnorm == "train",
             )
-            output = _loss_input(tape, loss.absorbs)
+            output = _loss_input(tape, loss)
             value, gradient = loss.emit(builder, output, emission.variables[LABELS])
             emission.results[LOSS] = value
             names = {str(v.name): n for n, v in emission.variables.items()}
@@ -186,13 +186,14 @@ def _build_training(
     return _end(emission)
 
 
-def _loss_input(tape: Tape, absorbs: str) -> Any:
+def _loss_input(tape: Tape, loss: Loss) -> Any:
     """The model's first output, or the logits behind it where the loss contains the final activation itself."""
     output = tape.outputs[0]
     definition = tape.definitions.get(output)
-    if not absorbs or definition is None or str(definition.op.name) != absorbs:
+    if not loss.absorbs or definition is None or str(definition.op.name) != loss.absorbs:
         return output
-    over_classes = absorbs != "relax.nn.softmax" or int(definition.attrs.axis) % len(shape_of(output)) == 1
+    is_softmax = loss.absorbs == "relax.nn.softmax"
+    over_classes = not is_softmax or int(definition.attrs.axis) % len(shape_of(output)) == loss.class_axis
     return definition.args[0] if over_classes else output
 
 
@@ -279,7 +280,7 @@ def _build_evaluate(builder: Any, model: Model, loss: Loss, tensors: Mapping[str
             tape = emit_forward(
                 builder, model.function, _arguments(model, emission), model.sources, training_batchnorm=False
             )
-            outputs = (_loss_input(tape, loss.absorbs), *tape.outputs[1:])
+            outputs = (_loss_input(tape, loss), *tape.outputs[1:])
             for name, output in zip(model.outputs, outputs, strict=True):
                 assert dtype_of(output) == tensors[EVALUATE_PREFIX + name].dtype
                 emission.results[EVALUATE_PREFIX + name] = output

@@ -24,6 +24,7 @@ class Loss:
     label_shape: Shape
     label_dtype: str
     absorbs: str  # the final op this loss contains already: it works on that op's input
+    class_axis: int = 1  # of the output: a softmax along another one is not absorbed
 
 
 MakeLoss = Callable[[LossOptions, Shape], Loss]

@@ -11,6 +11,7 @@ from typing import Any
 
 from edgetrain._tvm import constant_like, relax, shape_of, te, tirx
 from edgetrain.errors import UsageError
+from edgetrain.graph.ctc import ctc
 from edgetrain.graph.derived_losses import DERIVED_LOSSES
 from edgetrain.graph.gradients.rule import emit_kernel
 from edgetrain.graph.loss import Emit, Loss, MakeLoss, Shape, class_label_shape
@@ -130,5 +131,6 @@ LOSSES: Mapping[str, MakeLoss] = {
     "mse": _elementwise("mse", lambda x, y: (x - y) * (x - y), lambda x, y: (x - y) * constant_like(2.0, x)),
     "l1": _elementwise("l1", lambda x, y: tirx.abs(x - y), lambda x, y: _sign(x - y)),
     **DERIVED_LOSSES,
+    "ctc": ctc,
     ONNX: onnx_loss,
 }

@@ -26,6 +26,7 @@ class LossOptions:
     label_smoothing: float = 0.0  # cross-entropy: the share of the target spread over all classes
     focal_gamma: float = 2.0  # focal: 0 is cross-entropy, more weighs the hard examples more
     temperature: float = 1.0  # kl, distillation and nt-xent: what logits or similarities are divided by
+    label_length: int = 0  # ctc: labels in a row at most; 0: as many as the model has time steps
     graph: str = ""  # onnx: the loss's ONNX file in base64. Its content, for a path is no cache key
 
 

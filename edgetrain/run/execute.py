@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetrain.dataset.batches import check_labels
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import DeviceError
@@ -20,13 +19,13 @@ from edgetrain.graph.ir import Role
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.cache import file_sha256
 from edgetrain.program.compile import Compiled
-from edgetrain.recipes import CLASS_LOSSES, Recipe
+from edgetrain.recipes import Recipe
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
-from edgetrain.run.engine import evaluated
 from edgetrain.run.evaluation import evaluate
 from edgetrain.run.export import write_trained_onnx
 from edgetrain.run.feed import TEST, VALIDATION, DatasetFeed
+from edgetrain.run.labels import with_fitting_labels
 from edgetrain.run.learning_rate import LearningRate
 from edgetrain.run.local import LocalEngine, planned_process_bytes
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
@@ -81,7 +80,9 @@ def execute(
 ) -> RunReport:
     """Trains `program` on `dataset` and writes everything to `folder`. Raises as `train` does, and `DataError` when
     data and model do not fit."""
-    _check_data(program, compiled, dataset, recipe)
+    inputs = {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
+    check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
+    dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
     folder.create()
     with replaced_file(folder.recipe) as file:
         file.write(recipe.to_json().encode())
@@ -137,16 +138,6 @@ def settings_of(
         checkpoint_steps=train_section.checkpoint_every or None,
         resume_command=f"edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder.path))}",
     )
-
-
-def _check_data(program: Artifact, compiled: Compiled, dataset: Dataset, recipe: Recipe) -> None:
-    inputs = {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
-    check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
-    if recipe.train.loss in CLASS_LOSSES:
-        classes = program.graph.tensors[evaluated(compiled.facts["outputs"][0])].shape[1]
-        for name, part in (("training", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
-            if part is not None:
-                check_labels(part, classes, name=f"the {name} part")
 
 
 def _report(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from edgetrain.errors import DataError
 from edgetrain.graph.options import LossOptions
 from edgetrain.run.engine import Array
+from edgetrain.run.spelling import EditRate, ctc_loss, edits
 
 Values = NDArray[np.float64]
 _SMALLEST = 1e-12  # as in the losses' kernels
@@ -247,6 +248,7 @@ _LOSS_VALUES: Mapping[str, Callable[[LossOptions], Callable[[Array, Array], Valu
     "distillation": distillation,
     "cosine": _plain(cosine_distance),
     "nt-xent": nt_xent,
+    "ctc": _plain(ctc_loss),
     "onnx": onnx_loss,
 }
 
@@ -264,6 +266,7 @@ METRICS: Mapping[str, Metric] = {
     "f1": Metric(values=classes, higher_is_better=True, tally=MacroF1),
     "top-5": Metric(values=among_the_best(5), higher_is_better=True),
     "mae": Metric(values=absolute_error, higher_is_better=False),
+    "error-rate": Metric(values=edits, higher_is_better=False, tally=EditRate),
     **{name: metric for name, metric in LOSSES.items() if name not in ("l1", "onnx")},
 }
 

@@ -90,5 +90,6 @@ def loss_options_of(train: TrainSection) -> LossOptions:
         label_smoothing=train.label_smoothing,
         focal_gamma=train.focal_gamma,
         temperature=train.temperature,
+        label_length=train.label_length,
         graph=graph,
     )

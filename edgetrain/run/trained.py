@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from edgetrain.dataset.batches import check_labels, evaluation_batches
+from edgetrain.dataset.batches import evaluation_batches
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset, Part, Samples
 from edgetrain.errors import DataError
 from edgetrain.graph.ir import Role
 from edgetrain.program.artifact import Artifact, load_artifact
-from edgetrain.recipes import CLASS_LOSSES, Recipe
+from edgetrain.recipes import Recipe
 from edgetrain.run.checkpoint import BEST, NEWEST, PREVIOUS, load_checkpoint, read_header
 from edgetrain.run.engine import EVALUATE, LABELS, Array, evaluated
 from edgetrain.run.evaluation import evaluate
 from edgetrain.run.execute import RunFolder
 from edgetrain.run.feed import TEST, DatasetFeed
+from edgetrain.run.labels import fitting_part
 from edgetrain.run.learning_rate import LearningRate
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.settings import TrainSettings, loss_options_of
@@ -98,12 +99,11 @@ def evaluate_run(run: TrainedRun, part: Part, *, threads: int) -> Mapping[str, f
 
     Raises `DataError` when the data does not fit the model.
     """
-    recipe, output = run.recipe, run.program.graph.tensors[evaluated(run.output)]
+    recipe = run.recipe
     conversion = Conversion.of(recipe.data)
     inputs = {name: run.program.graph.tensors[name] for name in run.inputs}
     check_sample(part.features[0], {n: (t.shape[1:], t.dtype) for n, t in inputs.items()}, conversion)
-    if recipe.train.loss in CLASS_LOSSES:
-        check_labels(part, output.shape[1], name="the test part")
+    part = fitting_part(part, recipe.train.loss, run.program.graph, run.output, name="the test part")
     settings = TrainSettings(
         program_sha256="",
         inputs=run.inputs,

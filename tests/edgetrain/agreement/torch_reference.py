@@ -269,6 +269,12 @@ _LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "bce": lambda output, labels: F.binary_cross_entropy_with_logits(output, labels),
     "mse": lambda output, labels: F.mse_loss(output, labels),
     "l1": lambda output, labels: F.l1_loss(output, labels),
+    "ctc": lambda output, labels: F.ctc_loss(
+        F.log_softmax(output, 2).transpose(0, 1),
+        labels.clamp(min=0),
+        torch.full((len(output),), output.shape[1]),
+        (labels >= 0).sum(1),
+    ),
 }
 
 _OPTIMIZERS: Mapping[str, Callable[[list[Tensor], float, OptimizerOptions], Any]] = {
@@ -336,6 +342,11 @@ class TorchModel:
         tensor = torch.from_numpy(data).to(getattr(torch, self.dtype))
         found: Array = self.forward(tensor, training_batchnorm=False).detach().numpy()
         return found
+
+    def settle(self, data: Array) -> None:
+        """A forward pass for BatchNorm's running statistics alone."""
+        with torch.no_grad():
+            self.forward(torch.from_numpy(data).to(getattr(torch, self.dtype)), training_batchnorm=True)
 
     def arrays(self) -> dict[str, Array]:
         return {n: p.detach().numpy().copy() for n, p in self.parameters.items()}

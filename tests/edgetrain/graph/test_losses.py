@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,20 @@ WEIGHTED_LOG_COSH = onnx_graph(
 )
 
 
+def _label_rows(rng: np.random.Generator, shape: tuple[int, ...], *, time: int, classes: int) -> Array:
+    """Rows that can be spelt: random ones of any length, neighbours equal or not; the first is as long as can be."""
+    rows, width = shape
+    labels = np.full(shape, -1)
+    for row in range(rows):
+        while True:
+            length = min(width, time) if row == 0 else int(rng.integers(0, width + 1))
+            drawn = rng.integers(1, classes, length)
+            if length + int((drawn[1:] == drawn[:-1]).sum()) <= time:
+                break
+        labels[row, :length] = drawn
+    return labels
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossCase:
     loss: str
@@ -72,6 +87,8 @@ class LossCase:
         rng = np.random.default_rng(seed)
         output = rng.standard_normal(self.shape) * self.scale
         made = self.made
+        if self.loss == "ctc":
+            return output, _label_rows(rng, made.label_shape, time=self.shape[1], classes=self.shape[2])
         if self.loss == "nt-xent":
             return output, np.arange(self.shape[0]) // 2 % 3  # pairs, more than pairs, and with 7 rows one alone
         if made.label_dtype == "int64":
@@ -111,6 +128,10 @@ CASES = (
     LossCase(loss="cosine", shape=(2, 3, 2)),
     LossCase(loss="nt-xent", shape=(4, 3), options=LossOptions(temperature=0.5)),
     LossCase(loss="nt-xent", shape=(7, 5), options=LossOptions(temperature=0.2)),
+    LossCase(loss="ctc", shape=(3, 5, 3), options=LossOptions(label_length=3)),
+    LossCase(loss="ctc", shape=(4, 4, 4)),
+    LossCase(loss="ctc", shape=(2, 1, 3)),
+    LossCase(loss="ctc", shape=(3, 5, 3), scale=300.0, options=LossOptions(label_length=2)),
     LossCase(loss="onnx", shape=(4, 3), options=LossOptions(graph=WEIGHTED_LOG_COSH)),
 )
 
@@ -173,6 +194,20 @@ def _nt_xent(output: Array, labels: Array, options: LossOptions) -> float:
     return float(np.mean(losses))
 
 
+def _ctc(output: Array, labels: Array, _options: LossOptions) -> float:
+    """Every path there is: those that spell the row, repeats merged and blanks dropped, are summed up."""
+    losses = []
+    for logits, row in zip(output, labels, strict=True):
+        log_p, wanted = _log_shares(logits), tuple(row[row >= 0].tolist())
+        likely = [
+            sum(log_p[t, c] for t, c in enumerate(path))
+            for path in itertools.product(range(logits.shape[1]), repeat=len(logits))
+            if tuple(c for c, _ in itertools.groupby(path) if c != 0) == wanted
+        ]
+        losses.append(-np.logaddexp.reduce(likely) / max(len(wanted), 1))
+    return float(np.mean(losses))
+
+
 REFERENCES: Mapping[str, Callable[[Array, Array, LossOptions], float]] = {
     "cross-entropy": _cross_entropy,
     "bce": _bce,
@@ -183,6 +218,7 @@ REFERENCES: Mapping[str, Callable[[Array, Array, LossOptions], float]] = {
     "distillation": _distillation,
     "cosine": _cosine,
     "nt-xent": _nt_xent,
+    "ctc": _ctc,
     "onnx": lambda output, labels, _: float((np.log(np.cosh(output - labels)) * [0.5, 1.0, 2.0]).mean()),
 }
 
@@ -213,6 +249,12 @@ def _in_torch(case: LossCase, output: Array, labels: Array) -> tuple[float, Arra
             torch.ones(x.numel() // x.shape[1]),
         ),
     }
+    if case.loss == "ctc":
+        lengths = (y >= 0).sum(1)
+        times = torch.full((len(x),), x.shape[1])
+        losses["ctc"] = lambda: functional.ctc_loss(
+            functional.log_softmax(x, 2).transpose(0, 1), y.clamp(min=0), times, lengths
+        )
     if case.loss not in losses:
         return None
     loss = losses[case.loss]()
@@ -300,12 +342,27 @@ def test_loss_and_gradient_are_those_of_torch(case: LossCase, machine: Any) -> N
         ("distillation", (8, 10), (8, 10)),
         ("cosine", (8, 10), (8, 10)),
         ("mse", (8,), (8,)),
+        ("ctc", (8, 20, 30), (8, 20)),
     ],
 )
 def test_labels_have_the_shape_that_the_loss_needs(
     loss: str, shape: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
     assert loss_of(TrainOptions(batch=shape[0], loss=loss), shape).label_shape == expected
+
+
+def test_ctc_takes_rows_as_short_as_the_recipe_says() -> None:
+    options = TrainOptions(batch=8, loss="ctc", loss_options=LossOptions(label_length=6))
+    assert loss_of(options, (8, 20, 30)).label_shape == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "length", "words"),
+    [((8, 20), 0, r"\(batch, time, classes\).*\[8, 20\]"), ((8, 20, 30), 21, "label_length = 21 is more than .* 20")],
+)
+def test_ctc_refuses_what_cannot_be_spelt(shape: tuple[int, ...], length: int, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        loss_of(TrainOptions(batch=8, loss="ctc", loss_options=LossOptions(label_length=length)), shape)
 
 
 def test_labels_of_an_onnx_loss_are_its_second_input() -> None:
