@@ -35,7 +35,7 @@ from edgetrain.units import Bytes, parse_bytes
 
 _SECTIONS = ("model", "data", "train", "update")
 _ORIGINAL = ".original"  # a model that was in memory, kept beside its run
-_IN_MEMORY = "in memory"
+_IN_MEMORY = "python:arrays"
 _TRAIN_KEYS, _TEST_KEYS = ("x_train", "y_train"), ("x_test", "y_test")
 
 
@@ -119,6 +119,7 @@ def plan(
         source = model if _is_named(model) else _write_model(model, Path(scratch))
         recipe = _recipe(str(source), overrides, data_source=None if _is_recipe(str(source)) else "")
         job = pipeline.Job(recipe=recipe, target=load_target(target), budget=_budget(budget), solver=solver)
+        job = pipeline.with_choice(job)
         compiled = pipeline.compile_stage(job, with_kernels=False)
     return explain_plan(compiled.graph, pipeline.plan_stage(job, compiled))
 

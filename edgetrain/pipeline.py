@@ -18,7 +18,7 @@ from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
-from edgetrain.errors import DeviceError
+from edgetrain.errors import DeviceError, UsageError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.contribution import Contribution
 from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
@@ -38,6 +38,7 @@ from edgetrain.run.calibration import Calibration, scores_from_gradients
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.execute import RunFolder, execute
 from edgetrain.run.feed import DatasetFeed
+from edgetrain.run.labels import with_fitting_labels
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.report import RunReport
 from edgetrain.run.settings import loss_options_of
@@ -160,6 +161,22 @@ def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
     return build_program(compiled, plan, codegen_of(load_target(HOST)), cache=job.cache)
 
 
+def with_choice(job: Job) -> Job:
+    """The job as `fit` compiles it, for who has not loaded its data: only a sparse update needs any.
+
+    Raises `UsageError` where it does and there is none, and as `load_dataset` does.
+    """
+    if job.recipe.update.mode != "sparse":
+        return job
+    if not job.recipe.data.source:
+        raise UsageError(
+            "update.mode = 'sparse' needs data to choose what to train",
+            why="it measures on training batches how much each tensor would lower the loss",
+            fix="add data.source=PATH",
+        )
+    return with_contribution(job, load_dataset(job.recipe.data))
+
+
 def with_contribution(job: Job, dataset: Dataset) -> Job:
     """The job with what a sparse update needs to choose: how much each parameter would lower the loss."""
     recipe = job.recipe
@@ -179,6 +196,7 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
         batches=count,
         output_axes=compiled.facts["output_axes"],
     )
+    dataset = with_fitting_labels(dataset, section.loss, program.graph, compiled.facts["outputs"][0])
     feed = DatasetFeed(dataset, batch=section.batch, seed=section.seed, conversion=Conversion.of(recipe.data))
     with (
         tempfile.TemporaryDirectory(prefix="edgetrain-calibration-") as pages,

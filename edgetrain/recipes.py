@@ -173,6 +173,12 @@ class Recipe:
         """Canonical text: equal recipes give equal bytes."""
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
 
+    def with_absolute_paths(self) -> Recipe:
+        """The same recipe, to be read from another working directory."""
+        data = json.loads(self.to_json())
+        _resolve_paths(data, Path.cwd())
+        return Recipe.from_json(json.dumps(data))
+
     @staticmethod
     def from_json(text: str, overrides: Sequence[str] = ()) -> Recipe:
         """The inverse of `to_json`, overrides applied. Raises `UsageError` for another format or a broken recipe."""

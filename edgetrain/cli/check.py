@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("`edgetrain check` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = plain_sgd(recipe_of(source, overrides, needs_data=False), overrides)
     with Stages(console) as stages:
-        job = job_of(arguments, recipe, console, progress=stages)
+        job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
         compiled = pipeline.compile_stage(job)
     unlimited = dataclasses.replace(job, budget=pipeline.NO_LIMIT)
     keep_all = pipeline.plan_stage(unlimited, compiled)

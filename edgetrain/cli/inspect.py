@@ -18,13 +18,16 @@ from edgetrain.units import show_bytes
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain import pipeline
     from edgetrain.program.compile import inspect_model
+    from edgetrain.targets import HOST, load_target
 
     source, overrides = split_words(arguments.words)
     if source is None:
         raise UsageError("`edgetrain inspect` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = recipe_of(source, overrides, needs_data=False)
     with Stages(console) as stages:
-        found = inspect_model(pipeline.model_source(recipe), pipeline.train_options(recipe), stages)
+        job = pipeline.with_choice(pipeline.Job(recipe=recipe, target=load_target(HOST), progress=stages))
+        options = pipeline.train_options(recipe, job.contribution)
+        found = inspect_model(pipeline.model_source(recipe), options, stages)
     console.data(json.dumps(found, indent=1) + "\n" if console.as_json else to_text(found, names=arguments.parameters))
     return 0
 

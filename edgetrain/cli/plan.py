@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     source, overrides = split_words(arguments.words)
     recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
     with Stages(console) as stages:
-        job = job_of(arguments, recipe, console, progress=stages)
+        job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
         compiled = pipeline.compile_stage(job, with_kernels=False)
     if arguments.compare:
         return _compare(job, compiled, console)

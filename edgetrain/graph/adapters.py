@@ -55,10 +55,10 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDelta:
-    """What training adds to the first `rows` outputs of a weight; `axis` of the weight counts outputs."""
+    """What training adds to the outputs `rows` of a weight, in that order; `axis` of the weight counts outputs."""
 
     weight: str
-    rows: int
+    rows: tuple[int, ...]  # rising
     axis: int
 
     @property
@@ -70,9 +70,9 @@ class RowDelta:
         return (self.delta,)
 
     def merged(self, weight: Array, parameters: Mapping[str, Array]) -> Array:
-        """The weight with the delta added to its first rows."""
+        """The weight with the delta added to its chosen rows."""
         result = weight.astype(np.float64)
-        np.moveaxis(result, self.axis, 0)[: self.rows] += np.moveaxis(parameters[self.delta], self.axis, 0)
+        np.moveaxis(result, self.axis, 0)[list(self.rows)] += np.moveaxis(parameters[self.delta], self.axis, 0)
         return result.astype(weight.dtype)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ Beside = Adapter | RowDelta
 def beside_from_json(data: Mapping[str, Any]) -> Beside:
     """The inverse of both `to_json`."""
     fields = {key: value for key, value in data.items() if key != "kind"}
-    return Adapter(**fields) if data["kind"] == "lora" else RowDelta(**fields)
+    return Adapter(**fields) if data["kind"] == "lora" else RowDelta(**{**fields, "rows": tuple(fields["rows"])})
 
 
 def merge_adapters(parameters: Mapping[str, Array], adapters: Iterable[Beside]) -> dict[str, Array]:

@@ -35,13 +35,14 @@ _NORM_SHIFT = 2  # the position of the shift in every normalisation: its gradien
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseChoice:
     whole: tuple[str, ...]  # in the order of the candidates
-    rows: Mapping[str, int]  # of these weights the first so many outputs
+    rows: Mapping[str, tuple[int, ...]]  # of these weights some outputs, rising
 
 
 def choose_sparse(model: Model, candidates: Sequence[str], options: TrainOptions) -> SparseChoice:
     """The choice with the largest total score whose costs add up to at most the budget. Exact.
 
-    A tensor is trained whole or not at all; a weight with `row_scores` also in one of the `SHARES` of its outputs.
+    A tensor is trained whole or not at all; a weight with `row_scores` also in one of the `SHARES` of its outputs,
+    those that score highest. Outputs of one weight cost the same, so no other choice of as many is worth more.
     Raises `UsageError` when scores or the budget are missing, or when no tensor fits.
     """
     sparse = options.sparse
@@ -50,7 +51,7 @@ def choose_sparse(model: Model, candidates: Sequence[str], options: TrainOptions
         raise UsageError(
             f"update.mode = 'sparse' needs {missing}",
             why="it chooses the tensors that lower the loss most for the bytes that training them takes",
-            fix="run it through `edgetrain fit`, with update.budget = '100kB' or the like in the recipe",
+            fix="set update.budget = '100kB' or the like in the recipe",
         )
     costs = update_bytes(model, candidates, options)
     items = [Item(name=n, cost=costs[n], value=float(sparse.scores.get(n, 0.0)), group=n) for n in candidates]
@@ -74,8 +75,8 @@ def choose_sparse(model: Model, candidates: Sequence[str], options: TrainOptions
 
 def _parts(
     model: Model, costs: Mapping[str, int], options: TrainOptions, row_scores: Mapping[str, tuple[float, ...]]
-) -> dict[str, tuple[Item, int]]:
-    """Items that train the first outputs of a weight, with how many; the name tells the share."""
+) -> dict[str, tuple[Item, tuple[int, ...]]]:
+    """Items that train the best outputs of a weight, with their numbers; the name tells the share."""
     found = {}
     copies = 2 + len(state_prefixes(options))  # the delta is stored besides
     for weight in product_weights(model):
@@ -84,16 +85,21 @@ def _parts(
         nbytes = int(model.parameters[weight.name].nbytes)
         activation = costs[weight.name] - nbytes * (copies - 1)
         for share in SHARES:
-            rows = weight.outputs // share
-            if 0 < rows < weight.outputs:
+            rows = best_rows(row_scores[weight.name], weight.outputs // share)
+            if 0 < len(rows) < weight.outputs:
                 item = Item(
                     name=f"{weight.name} 1/{share}",
-                    cost=nbytes // weight.outputs * rows * copies + activation,
-                    value=float(sum(row_scores[weight.name][:rows])),
+                    cost=nbytes // weight.outputs * len(rows) * copies + activation,
+                    value=float(sum(row_scores[weight.name][row] for row in rows)),
                     group=weight.name,
                 )
                 found[item.name] = (item, rows)
     return found
+
+
+def best_rows(scores: Sequence[float], count: int) -> tuple[int, ...]:
+    """The `count` outputs that score highest, rising; of equal scores the first."""
+    return tuple(sorted(sorted(range(len(scores)), key=lambda row: -scores[row])[:count]))
 
 
 def update_bytes(model: Model, names: Sequence[str], options: TrainOptions) -> dict[str, int]:

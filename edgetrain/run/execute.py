@@ -85,7 +85,7 @@ def execute(
     dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
     folder.create()
     with replaced_file(folder.recipe) as file:
-        file.write(recipe.to_json().encode())
+        file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
     program.copy_to(folder.program)
     settings = settings_of(recipe, compiled, program, dataset, folder)
     feed = DatasetFeed(dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data))

@@ -65,6 +65,19 @@ def test_json_gives_the_recipe_back(name: str) -> None:
     assert Recipe.from_json(text).to_json() == text
 
 
+def test_absolute_paths_leave_the_names_of_places_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    overrides = ("model.source=models/a.onnx", "data.source=../b.npz", "train.loss=onnx", "train.loss_graph=c.onnx")
+    found = load_recipe("digits", overrides).with_absolute_paths()
+    assert (found.model.source, found.data.source, found.train.loss_graph) == (
+        str(tmp_path / "models/a.onnx"),
+        str(tmp_path / "../b.npz"),
+        str(tmp_path / "c.onnx"),
+    )
+    digits = load_recipe("digits")
+    assert digits.with_absolute_paths() == digits
+
+
 def test_json_of_another_format_is_refused() -> None:
     with pytest.raises(UsageError, match="format"):
         Recipe.from_json('{"format": "edgetrain.recipe/0"}')

@@ -33,7 +33,11 @@ def halves(proto: Any, weights: tuple[str, ...]) -> SparseOptions:
     """Scores for which a half of each of the weights, and nothing else, is the best choice."""
     shapes = {n: a.shape for n, a in models.initial_parameters(proto).items()}
     outputs = {w: shapes[w][1] if proto.graph.name == "transformer" else shapes[w][0] for w in weights}
-    rows = {w: tuple(1.0 if i < count // 2 else 0.0 for i in range(count)) for w, count in outputs.items()}
+    # Every other output, and in the second weight the first half: apart and side by side.
+    rows = {
+        weight: tuple(1.0 if (i % 2 if place == 0 else i < count // 2) else 0.0 for i in range(count))
+        for place, (weight, count) in enumerate(outputs.items())
+    }
     # The whole is worth a little less, so that the half is taken though the budget has room for all.
     return SparseOptions(budget_bytes=10**9, scores={w: sum(r) * 0.9 for w, r in rows.items()}, row_scores=rows)
 
@@ -56,6 +60,11 @@ def trained(request: pytest.FixtureRequest) -> tuple[Any, Stepper, list[Any], li
     return proto, ours, batches, losses
 
 
+def rest_of(delta: RowDelta, weight: Any) -> list[int]:
+    """The outputs that are not trained."""
+    return [row for row in range(weight.shape[delta.axis]) if row not in delta.rows]
+
+
 def torch_weights(proto: Any, deltas: list[RowDelta], batches: list[Any]) -> tuple[list[float], dict[str, Array]]:
     import torch
 
@@ -69,7 +78,7 @@ def torch_weights(proto: Any, deltas: list[RowDelta], batches: list[Any]) -> tup
         optimizer.zero_grad()
         loss.backward()
         for delta in deltas:
-            weights[delta.weight].grad.movedim(delta.axis, 0)[delta.rows :] = 0.0
+            weights[delta.weight].grad.movedim(delta.axis, 0)[rest_of(delta, weights[delta.weight])] = 0.0
         optimizer.step()
         losses.append(float(loss.detach()))
     return losses, {n: w.detach().numpy() for n, w in weights.items()}
@@ -95,7 +104,8 @@ def test_outputs_that_were_not_chosen_keep_every_byte(trained: Any) -> None:
     proto, ours, _, _ = trained
     found, before = merged(ours), models.initial_parameters(proto)
     for delta in ours.built.adapters:
-        rest = [np.moveaxis(w[delta.weight], delta.axis, 0)[delta.rows :] for w in (found, before)]
+        kept = rest_of(delta, before[delta.weight])
+        rest = [np.moveaxis(w[delta.weight], delta.axis, 0)[kept] for w in (found, before)]
         assert rest[0].size
         assert rest[0].tobytes() == rest[1].tobytes()
 
@@ -106,7 +116,8 @@ def test_gradient_and_state_have_the_size_of_the_chosen_rows(trained: Any) -> No
         tensors = ours.built.tensors
         assert tensors[f"momentum:{delta.delta}"].shape == tensors[delta.delta].shape
         assert f"momentum:{delta.weight}" not in tensors
-        assert tensors[delta.delta].shape[delta.axis] == delta.rows == tensors[delta.weight].shape[delta.axis] // 2
+        outputs = tensors[delta.weight].shape[delta.axis]
+        assert tensors[delta.delta].shape[delta.axis] == len(delta.rows) == outputs // 2
 
 
 def test_the_merged_model_says_in_onnxruntime_what_evaluate_says(trained: Any, tmp_path: Path) -> None:

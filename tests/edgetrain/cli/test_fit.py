@@ -151,13 +151,18 @@ def test_a_users_own_model_trains_on_their_own_data(command: Command, mlp: Path,
     rng = np.random.Generator(np.random.PCG64(1))
     x = rng.standard_normal((256, 6)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=x, y=x[:, :3].argmax(axis=1))
-    done = command("fit", mlp, "data.source=data.npz", "train.learning_rate=0.1", "--json", cwd=tmp_path)
+    words = (mlp.relative_to(tmp_path), "data.source=data.npz", "train.learning_rate=0.1")
+    done = command("fit", *words, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["losses"][-1] < 0.5 * report["losses"][0]
     resumed = command("fit", mlp, "--resume", "train.epochs=11", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert "resuming runs/mlp" in resumed.stderr
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    again = command("fit", "--resume", "--out", "../runs/mlp", "train.epochs=12", cwd=elsewhere)
+    assert again.returncode == 0, again.stderr
 
 
 def test_missing_data_exits_5(command: Command, mlp: Path, tmp_path: Path) -> None:

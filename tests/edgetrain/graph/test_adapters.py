@@ -31,18 +31,18 @@ def test_merging_leaves_the_model_with_its_own_parameters_only() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_delta_goes_into_the_first_outputs_and_no_other(axis: int) -> None:
+def test_a_delta_goes_into_its_outputs_and_no_other(axis: int) -> None:
     weight, part = np.ones((4, 4), np.float32), np.full((2, 4) if axis == 0 else (4, 2), 0.5, np.float32)
-    delta = RowDelta(weight="w", rows=2, axis=axis)
+    delta = RowDelta(weight="w", rows=(0, 2), axis=axis)
     result = merge_adapters({"w": weight, delta.delta: part}, [delta])
     assert list(result) == ["w"]
     by_output = np.moveaxis(result["w"], axis, 0)
-    np.testing.assert_array_equal(by_output, [[1.5] * 4, [1.5] * 4, [1.0] * 4, [1.0] * 4])
+    np.testing.assert_array_equal(by_output, [[1.5] * 4, [1.0] * 4, [1.5] * 4, [1.0] * 4])
     np.testing.assert_array_equal(weight, np.ones((4, 4)))
 
 
 @pytest.mark.parametrize(
-    "given", [Adapter(weight="w", rank=3, alpha=0.5, transposed=True), RowDelta(weight="w", rows=2, axis=1)]
+    "given", [Adapter(weight="w", rank=3, alpha=0.5, transposed=True), RowDelta(weight="w", rows=(0, 3), axis=1)]
 )
 def test_what_is_beside_a_weight_survives_json(given: Beside) -> None:
     assert beside_from_json(given.to_json()) == given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from edgetrain.errors import UsageError
 from edgetrain.graph.adapted import adapt
 from edgetrain.graph.adapters import RowDelta
 from edgetrain.graph.options import OptimizerOptions, SparseOptions, TrainOptions
-from edgetrain.graph.sparse import update_bytes
+from edgetrain.graph.sparse import best_rows, update_bytes
 from edgetrain.graph.trainable import select_trainable
 from edgetrain.model.importer import import_model
 from tests.edgetrain.agreement import onnx_models as models
@@ -63,7 +65,7 @@ def test_sparse_that_cannot_choose_says_what_it_needs(sparse: SparseOptions, wor
 
 
 def test_a_part_of_a_weights_outputs_is_trained_where_the_whole_is_too_dear() -> None:
-    row_scores = {"second.weight": (5.0, *[0.0] * 10)}  # its first output is all that matters
+    row_scores = {"second.weight": (*[0.0] * 7, 5.0, *[0.0] * 3)}  # its eighth output is all that matters
     names = list(MLP.parameters)
     whole = update_bytes(MLP, names, TrainOptions(batch=BATCH))["second.weight"]
     scores = dict.fromkeys(names, 0.0) | {"second.weight": 5.0}
@@ -74,8 +76,16 @@ def test_a_part_of_a_weights_outputs_is_trained_where_the_whole_is_too_dear() ->
     )
     adapted = adapt(MLP, options)
     assert adapted.trained == ("sparse.rows:second.weight",)
-    assert adapted.adapters == (RowDelta(weight="second.weight", rows=1, axis=0),)
+    assert adapted.adapters == (RowDelta(weight="second.weight", rows=(7,), axis=0),)
     assert adapted.model.parameters["sparse.rows:second.weight"].shape == (1, 17)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=7), st.data())
+def test_no_other_outputs_are_worth_more(scores: list[int], data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, len(scores)))
+    best = best_rows(scores, count)
+    assert best == tuple(sorted(set(best)))
+    assert sum(scores[row] for row in best) == max(map(sum, combinations(scores, count)))
 
 
 def test_a_weight_is_trained_whole_where_that_is_worth_more_and_fits() -> None:
