@@ -337,7 +337,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoi
     assert caught.value.exit_code == 7
     assert f"step {poisoned_step} is nan" in caught.value.what
     assert "train.learning_rate=0.005" in caught.value.fix  # a tenth of the rate
-    assert ("--resume train.learning_rate=0.005`" in caught.value.fix) == (good_step is not None)
+    assert ("go on with `edgetrain fit --resume" in caught.value.fix) == (good_step is not None)
     assert logged_steps(tmp_path) == list(range(1, poisoned_step))
     if good_step is None:
         assert "no good checkpoint" in caught.value.what
