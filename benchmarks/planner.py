@@ -15,6 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,9 +28,10 @@ from edgetrain.plan.instance_file import Instance, InstanceOp, instance_problem,
 from edgetrain.plan.schedule import replay
 from edgetrain.plan.solvers import SOLVERS
 from edgetrain.plan.solvers.brute_force import cheapest
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
+from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.milp import answer_milp
 from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.plan.solvers.question import Question
 from edgetrain.units import Bytes, Joules, Seconds
 
 FORMAT = "edgetrain.benchmark/planner/1"
@@ -156,9 +158,10 @@ def _op(name: str, reads: tuple[str, ...], writes: tuple[str, ...], phase: Phase
 def planned(graph: TrainGraph, share: float, storage: StorageCost | None, time_limit_s: float) -> Row:
     """The exact planner on a graph's `step`, with the temporaries held to a share of what keep-all needs."""
     costs = analytic_costs(graph, "step", BOARD)
-    limit_bytes = int(share * keep_all_floor(graph, "step", costs, None))
+    question = _question(graph, share, costs, storage, time_limit_s)
+    limit_bytes = question.limit_bytes or 0
     started_s = time.monotonic()
-    answer = answer_milp(graph, "step", limit_bytes, costs, storage, options=SolverOptions(time_limit_s=time_limit_s))
+    answer = answer_milp(question)
     row: Row = {
         "graph": graph.name,
         "ops": len(graph.functions["step"]),
@@ -181,16 +184,24 @@ def planned(graph: TrainGraph, share: float, storage: StorageCost | None, time_l
     }
 
 
+def _question(
+    graph: TrainGraph, share: float, costs: Mapping[str, OpCost], storage: StorageCost | None, time_limit_s: float
+) -> Question:
+    """`step`, with temporaries held to a share of what keep-all needs."""
+    options = SolverOptions(time_limit_s=time_limit_s)
+    free = Question(graph=graph, function="step", limit_bytes=None, costs=costs, storage=storage, options=options)
+    return replace(free, limit_bytes=int(share * free.peak_bytes(free.everything)))
+
+
 def side_by_side(graph: TrainGraph, share: float, time_limit_s: float) -> Iterator[Row]:
     """Every solver of `SOLVERS` on the same graph, limit and storage; each replayed."""
     costs = analytic_costs(graph, "step", BOARD)
-    limit_bytes = int(share * keep_all_floor(graph, "step", costs, None))
-    options = SolverOptions(time_limit_s=time_limit_s)
+    question = _question(graph, share, costs, CARD, time_limit_s)
     for name, solve in SOLVERS.items():
         started_s = time.monotonic()
         row: Row = {"graph": graph.name, "solver": name, "share": share, "feasible": False}
         try:
-            steps = solve(graph, "step", limit_bytes, costs, CARD, options=options)
+            steps = solve(question).steps
         except UsageError as error:  # `poet` takes small graphs only
             yield row | {"reason": error.what}
             continue

@@ -28,7 +28,7 @@ from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Plan
-from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.plan.solvers.options import SolverOptions, silent
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
 from edgetrain.program.cache import BuildCache
@@ -133,6 +133,7 @@ def plan_stage(job: Job, compiled: Compiled) -> Plan:
         solver=job.solver,
         storage=storage_cost(job.target),
         options=SolverOptions(time_limit_s=job.planning_s),
+        progress=job.progress or silent,
     )
 
 

@@ -113,13 +113,10 @@ def _least_bytes(job: Job, compiled: Compiled) -> int:
     """What the solver could hold at best, fragmentation left out."""
     from edgetrain import pipeline
     from edgetrain.cost.analytic import analytic_costs_by_function
-    from edgetrain.plan.arena import layout_persistent
-    from edgetrain.plan.solvers import FLOORS
+    from edgetrain.plan.planner import least_bytes
 
-    graph, storage = compiled.graph, pipeline.storage_cost(job.target)
-    costs = analytic_costs_by_function(graph, pipeline.device_costs(job.target))
-    floor = FLOORS[job.solver]
-    return layout_persistent(graph).nbytes + max(floor(graph, f, costs[f], storage) for f in graph.functions)
+    costs = analytic_costs_by_function(compiled.graph, pipeline.device_costs(job.target))
+    return least_bytes(compiled.graph, costs, solver=job.solver, storage=pipeline.storage_cost(job.target))
 
 
 VERB = Verb(

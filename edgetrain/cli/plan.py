@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     with Stages(console) as stages:
         job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
         compiled = pipeline.compile_stage(job, with_kernels=False)
-    if arguments.compare:
+        plan = None if arguments.compare else pipeline.plan_stage(job, compiled)
+    if plan is None:
         return _compare(job, compiled, console)
-    plan = pipeline.plan_stage(job, compiled)
     if arguments.dump is not None:
         pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
     explanation = explain(compiled.graph, plan)

@@ -40,11 +40,16 @@ class PersistentLayout:
     saved_bytes: int
 
 
-def layout_persistent(graph: TrainGraph) -> PersistentLayout:
-    """Places persistent tensors one after another in the graph's order, which puts the saved ones first."""
+def layout_persistent(graph: TrainGraph, *, stored: frozenset[str] = frozenset()) -> PersistentLayout:
+    """Places persistent tensors, but for stored ones, one after another in the graph's order: saved ones first.
+
+    With nothing stored this is also the layout of `parameters.bin` and of checkpoints, whatever the plan.
+    """
     offsets: dict[str, int] = {}
     end = saved_bytes = 0
     for tensor in graph.persistent:
+        if tensor.name in stored:
+            continue
         offsets[tensor.name] = end
         end += align(tensor.nbytes, ALIGNMENT_BYTES)
         if tensor.role in (Role.PARAMETER, Role.STATE):

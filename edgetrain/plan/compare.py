@@ -26,6 +26,7 @@ class Comparison:
     seconds: float | None = None  # modelled, of one step
     joules: float | None = None
     slowdown: float | None = None  # against keeping everything
+    gap: float | None = None  # proven: how much cheaper a plan could be at most, as a share
     planning_s: float
     why: str = ""
 
@@ -60,20 +61,22 @@ def compare_solvers(
             seconds=plan.seconds,
             joules=plan.joules,
             slowdown=plan.seconds / plan.keep_all_seconds if plan.keep_all_seconds else None,
+            gap=plan.gap,
             planning_s=planning_s,
         )
 
 
 def comparison_text(rows: Sequence[Comparison]) -> str:
     """A table for people."""
-    lines = [f"{'solver':<10} {'peak':>10} {'step':>10} {'energy':>10} {'slowdown':>9} {'planned in':>11}"]
+    lines = [f"{'solver':<10} {'peak':>10} {'step':>10} {'energy':>10} {'slowdown':>9} {'gap':>8} {'planned in':>11}"]
     for row in rows:
         if row.peak_bytes is None or row.seconds is None or row.joules is None:
             lines.append(f"{row.solver:<10} {'no plan: ' + row.why}")
             continue
         slowdown = f"{row.slowdown:.3f}x" if row.slowdown is not None else ""
+        gap = f"{row.gap:.2%}" if row.gap is not None else "no bound"
         lines.append(
             f"{row.solver:<10} {show_bytes(row.peak_bytes):>10} {show_seconds(row.seconds):>10} "
-            f"{show_joules(row.joules):>10} {slowdown:>9} {show_seconds(row.planning_s):>11}"
+            f"{show_joules(row.joules):>10} {slowdown:>9} {gap:>8} {show_seconds(row.planning_s):>11}"
         )
     return "\n".join(lines) + "\n"

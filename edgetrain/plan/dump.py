@@ -39,6 +39,8 @@ def to_json(plan: Plan) -> str:
         "joules": plan.joules,
         "keep_all_bytes": plan.keep_all_bytes,
         "keep_all_seconds": plan.keep_all_seconds,
+        "stored": list(plan.stored),
+        "gap": plan.gap,
         "schedules": {name: _schedule_to_data(schedule) for name, schedule in plan.schedules.items()},
     }
     return json.dumps(data, indent=1) + "\n"
@@ -67,6 +69,8 @@ def from_json(text: str) -> Plan:
         joules=data["joules"],
         keep_all_bytes=data["keep_all_bytes"],
         keep_all_seconds=data["keep_all_seconds"],
+        stored=tuple(data["stored"]),
+        gap=data["gap"],
     )
 
 

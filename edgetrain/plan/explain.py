@@ -35,6 +35,7 @@ _LABELS = (*_PERSISTENT_LABELS.values(), "activations", "gradients", "scratch")
 _GRADIENT_PHASES = (Phase.BACKWARD, Phase.UPDATE)
 _BIGGEST = 3
 _BAR_WIDTH = 30
+_NO_GAP = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +51,16 @@ class Explanation:
     peak_op: str
     peak_source: str  # what a person would call the op at the peak
     biggest: Mapping[str, int]  # the largest temporaries at the peak
+    biggest_made_by: Mapping[str, str]  # the op that makes each of them, as a person would call it
     recomputed: Mapping[str, int]  # `function/op` -> runs beyond the first
     paged: tuple[str, ...]
     seconds: float
     joules: float
     slowdown: float | None  # modelled time of `step` against keeping everything
     keep_all_bytes: int | None
+    stored: tuple[str, ...]  # persistent tensors that live in storage between their uses
+    solver: str
+    gap: float | None  # how much cheaper `step` could be at most, as far as the solver has proven
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
@@ -81,7 +86,7 @@ class Explanation:
             bar = "█" * round(_BAR_WIDTH * size / max(1, self.peak_bytes))
             lines.append(f"  {label:<14}{show_bytes(size):>9} {size / max(1, self.peak_bytes):>6.1%} {bar}".rstrip())
         if self.biggest:
-            named = ", ".join(f"{name} {show_bytes(size)}" for name, size in self.biggest.items())
+            named = ", ".join(f"{self.name_of(name)} {show_bytes(size)}" for name, size in self.biggest.items())
             lines.append(f"  largest temporaries: {named}")
         return tuple(lines)
 
@@ -92,7 +97,30 @@ class Explanation:
             lines.append(f"slowdown: {self.slowdown:.2f}x against keeping everything, which needs {kept}")
         lines.append(f"recomputed: {sum(self.recomputed.values())} runs of {len(self.recomputed)} ops")
         lines.append(f"paged: {len(self.paged)} tensors")
+        if self.stored:
+            lines.append(f"stored: {len(self.stored)} parameters and states live in storage between their uses")
+        lines.append(f"solver: {self.solver}, {gap_text(self.gap, is_everything_kept=self._is_everything_kept)}")
         return tuple(lines)
+
+    @property
+    def _is_everything_kept(self) -> bool:
+        return not self.recomputed and not self.paged
+
+    def name_of(self, tensor: str) -> str:
+        """The tensor with the op that makes it: `step.12.0` alone tells a person nothing."""
+        maker = self.biggest_made_by.get(tensor)
+        return f"`{tensor}` ({maker})" if maker else f"`{tensor}`"
+
+
+def gap_text(gap: float | None, *, is_everything_kept: bool = False) -> str:
+    """What is proven about a plan, in words."""
+    if is_everything_kept:
+        return "nothing to decide: everything is kept"
+    if gap is None:
+        return "no bound"
+    return (
+        f"proven within {100 * gap:.2g} % of the least possible" if gap > _NO_GAP else "proven to be the least possible"
+    )
 
 
 def explain(graph: TrainGraph, plan: Plan) -> Explanation:
@@ -105,10 +133,12 @@ def explain(graph: TrainGraph, plan: Plan) -> Explanation:
     schedule, found = plan.schedules[function], replays[function]
     op = _op_at(schedule.steps, found.peak_step)
     temporaries = _temporaries_at_peak(graph, function, found)
-    by_label = _bytes_by_label(graph, function, temporaries)
+    by_label = _bytes_by_label(graph, function, temporaries, frozenset(plan.stored))
     recomputed = {f"{name}/{op}": runs for name, r in replays.items() for op, runs in r.recomputed.items()}
     budget_bytes = plan.budget.memory_bytes
     named = {name: size for name, size in temporaries.items() if name in graph.tensors}
+    biggest = dict(sorted(named.items(), key=lambda item: (-item[1], item[0]))[:_BIGGEST])
+    makers = {name: op.source or op.name for op in graph.functions[function] for name in op.writes}
     return Explanation(
         fits=budget_bytes is None or plan.peak_bytes <= budget_bytes,
         peak_bytes=plan.peak_bytes,
@@ -118,13 +148,17 @@ def explain(graph: TrainGraph, plan: Plan) -> Explanation:
         peak_function=function,
         peak_op=op,
         peak_source=graph.op(function, op).source if op else "",
-        biggest=dict(sorted(named.items(), key=lambda item: (-item[1], item[0]))[:_BIGGEST]),
+        biggest=biggest,
+        biggest_made_by={name: makers[name] for name in biggest if name in makers and graph.tensors[name].is_temporary},
         recomputed=recomputed,
         paged=tuple(sorted({t for s in plan.schedules.values() for t in paged_tensors(s.steps)})),
         seconds=plan.seconds,
         joules=plan.joules,
         slowdown=plan.seconds / plan.keep_all_seconds if plan.keep_all_seconds else None,
         keep_all_bytes=plan.keep_all_bytes,
+        stored=plan.stored,
+        solver=plan.solver,
+        gap=plan.gap,
     )
 
 
@@ -152,15 +186,19 @@ def _temporaries_at_peak(graph: TrainGraph, function: str, found: Replay) -> Map
     return {stay.tensor: stay.nbytes for stay in found.stays if stay.start <= found.peak_step <= stay.end}
 
 
-def _bytes_by_label(graph: TrainGraph, function: str, temporaries: Mapping[str, int]) -> Mapping[str, int]:
+def _bytes_by_label(
+    graph: TrainGraph, function: str, temporaries: Mapping[str, int], stored: frozenset[str]
+) -> Mapping[str, int]:
     by_label = dict.fromkeys(_LABELS, 0)
     for tensor in graph.persistent:
-        by_label[_PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
+        if tensor.name not in stored:
+            by_label[_PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
     label: dict[str, str] = {}
     for op in graph.functions[function]:
         for name in op.writes:
             label[name] = "gradients" if op.phase in _GRADIENT_PHASES else "activations"
         label.update(dict.fromkeys((scratch_name(op.name, i) for i in range(len(op.scratch_bytes))), "scratch"))
+    label.update({name: _PERSISTENT_LABELS[graph.tensors[name].role] for name in stored})
     for name, size in temporaries.items():
         by_label[label[name]] += size
     return by_label

@@ -9,10 +9,11 @@ from dataclasses import replace
 from edgetrain.errors import UsageError
 from edgetrain.plan.instance_file import Case, cost_inside, instance_problem, read_instance, replay_instance
 from edgetrain.plan.schedule import Compute, Free, Step
+from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.greedy import quick_schedules
-from edgetrain.plan.solvers.poet import answer_poet
+from edgetrain.plan.solvers.poet import solve_poet_program
 from edgetrain.plan.solvers.problem import Problem, priced_in_joules
-from edgetrain.plan.solvers.search import Answer, SearchOptions, search
+from edgetrain.plan.solvers.search import SearchOptions, search
 from edgetrain.plan.solvers.windowed_model import Aim
 
 InstanceSolver = Callable[[Case, float], Answer]  # case, time limit in seconds
@@ -66,9 +67,9 @@ def _checkmate(case: Case, time_limit_s: float) -> Answer:
 
 
 def _poet(case: Case, time_limit_s: float) -> Answer:
-    answer = answer_poet(instance_problem(case), instance_aim(case), time_limit_s=time_limit_s)
+    answer = solve_poet_program(instance_problem(case), instance_aim(case), time_limit_s=time_limit_s)
     cost = None if answer.steps is None else cost_inside(case, answer.steps)
-    return Answer(steps=None if cost is None else answer.steps, cost=cost, bound=answer.bound, is_infeasible=False)
+    return Answer(steps=None if cost is None else answer.steps, cost=cost, bound=answer.bound)
 
 
 def instance_aim(case: Case) -> Aim:
@@ -91,9 +92,9 @@ def _keep_all(case: Case, time_limit_s: float) -> Answer:
 def _cheapest(case: Case, schedules: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) -> Answer:
     priced = [(cost, steps) for steps in schedules if (cost := cost_inside(case, steps)) is not None]
     if not priced:
-        return Answer(steps=None, cost=None, bound=None, is_infeasible=False)
+        return NO_ANSWER
     cost, steps = min(priced, key=lambda pair: pair[0])
-    return Answer(steps=steps, cost=cost, bound=None, is_infeasible=False)
+    return Answer(steps=steps, cost=cost)
 
 
 def _known(case: Case, problem: Problem) -> Iterator[tuple[Step, ...]]:

@@ -143,6 +143,7 @@ def instance_problem(case: Case) -> Problem:
         uses=uses,
         recompute_until=recompute_limits(rerun_until, reads, producer, uses),
         transfers=_transfers(ops) if case.allows_paging else None,
+        dirties=((),) * len(ops),
     )
 
 

@@ -23,9 +23,12 @@ from edgetrain.plan.schedule import (
     align,
     replay,
 )
-from edgetrain.plan.solvers import FLOORS, SOLVERS, STAND_INS, Solver
+from edgetrain.plan.solvers import FLOORS, SOLVERS, STAND_INS, STORING_SOLVERS, Solver
+from edgetrain.plan.solvers.answer import gap_of
 from edgetrain.plan.solvers.keep_all import keep_all_steps
-from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.plan.solvers.options import Progress, SolverOptions, silent
+from edgetrain.plan.solvers.question import Question
+from edgetrain.plan.stored import storable, stored_prefixes
 from edgetrain.units import Bytes, parse_bytes, show_bytes, show_bytes_up, show_joules, show_seconds
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ _SHARE_OF_TIME_LEFT = 0.6  # for one solve: there may be others
 _LEAST_SOLVE_S = 1.0
 _FIRST_RAISE_SHARE = 0.0025  # how far the smallest budget is raised when packing misses it; doubles each time
 _LOWERINGS = 3  # halvings between the last budget that failed and the first that fits
+_LOOK_BEYOND = 1  # how many larger sets of stored tensors are tried after the first that fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +52,26 @@ class _Inputs:
     solver: str
     solve: Solver  # usually that solver
     storage: StorageCost | None
-    layout: PersistentLayout
+    stored: frozenset[str]
+    layout: PersistentLayout  # of what is not stored
     options: SolverOptions
+    progress: Progress
+
+    def storing(self, stored: frozenset[str]) -> _Inputs:
+        return replace(self, stored=stored, layout=layout_persistent(self.graph, stored=stored))
+
+    def question(self, function: str, limit_bytes: int | None, *, time_limit_s: float | None = None) -> Question:
+        options = self.options if time_limit_s is None else replace(self.options, time_limit_s=time_limit_s)
+        return Question(
+            graph=self.graph,
+            function=function,
+            limit_bytes=limit_bytes,
+            costs=self.costs[function],
+            storage=self.storage,
+            stored=self.stored,
+            options=options,
+            progress=self.progress,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +82,7 @@ class _Solved:
     found: Replay
     arena_bytes: int  # from the arena's start
     lower_bound_bytes: int
+    gap: float | None
 
 
 def make_plan(
@@ -70,15 +93,17 @@ def make_plan(
     solver: str = "greedy",
     storage: StorageCost | None = None,
     options: SolverOptions | None = None,
+    progress: Progress = silent,
 ) -> Plan:
     """Plans every function of the graph into one arena that fits the budget.
 
-    Without a memory budget nothing is recomputed or paged. Time and energy are checked against the model of `step`;
-    if the fastest plan takes too much energy, the most frugal one is tried.
+    Without a memory budget nothing is recomputed or paged. Parameters and optimizer state stay in memory if any plan
+    fits that way; else, where there is storage, as few of them as needed live there between their uses. Time and energy
+    are checked against the model of `step`; if the fastest plan takes too much energy, the most frugal one is tried.
     Raises `PlanInfeasibleError` with the smallest budget that works, tried before it is named; `UsageError` for an
     unknown solver.
     """
-    inputs = _inputs(graph, costs, solver, storage, options)
+    inputs = _inputs(graph, costs, solver, storage, options, progress)
     plan = _attempt_frugally(inputs, budget)
     if plan is None:
         assert budget.memory_bytes is not None  # without a limit every attempt succeeds
@@ -100,12 +125,21 @@ def try_plan(
     solver: str = "greedy",
     storage: StorageCost | None = None,
     options: SolverOptions | None = None,
+    progress: Progress = silent,
 ) -> Plan | None:
     """`make_plan` without the search for the smallest budget: None where the solver finds nothing that fits.
 
     Raises `UsageError` for an unknown solver, or for a graph that the solver does not take.
     """
-    return _attempt_frugally(_inputs(graph, costs, solver, storage, options), budget)
+    return _attempt_frugally(_inputs(graph, costs, solver, storage, options, progress), budget)
+
+
+def least_bytes(
+    graph: TrainGraph, costs: CostsByFunction, *, solver: str = "greedy", storage: StorageCost | None = None
+) -> int:
+    """What the solver could hold at best with every parameter in memory, fragmentation left out."""
+    inputs = _inputs(graph, costs, solver, storage, None, silent)
+    return inputs.layout.nbytes + _floor_bytes(inputs)
 
 
 def _inputs(
@@ -114,6 +148,7 @@ def _inputs(
     solver: str,
     storage: StorageCost | None,
     options: SolverOptions | None,
+    progress: Progress,
 ) -> _Inputs:
     if solver not in SOLVERS:
         raise UsageError(f"there is no solver `{solver}`", fix=f"choose one of {', '.join(sorted(SOLVERS))}")
@@ -123,27 +158,59 @@ def _inputs(
         solver=solver,
         solve=SOLVERS[solver],
         storage=storage,
+        stored=frozenset(),
         layout=layout_persistent(graph),
         options=options or SolverOptions(),
+        progress=progress,
     )
 
 
 def _attempt_frugally(inputs: _Inputs, budget: Budget) -> Plan | None:
     """The fastest plan that fits; the one with the least energy, if the fastest breaks the energy budget."""
-    plan = _attempt(inputs, budget)
+    plan = _attempt_storing(inputs, budget)
     if plan is None or budget.energy_j is None or plan.joules <= budget.energy_j:
         return plan
     options = replace(inputs.options, objective="joules", deadline_s=budget.deadline_s)
-    return _attempt(replace(inputs, options=options), budget) or plan
+    return _attempt_storing(replace(inputs, options=options), budget) or plan
+
+
+def _attempt_storing(inputs: _Inputs, budget: Budget) -> Plan | None:
+    """A plan with every parameter in memory, or else the cheapest of some that leave more and more in storage.
+
+    How much to store is tried out with the solver's stand-in, where it has one: it is asked several times.
+    """
+    plan = _attempt(inputs, budget)
+    if plan is not None or not _can_store(inputs):
+        return plan
+    quick = replace(inputs, solve=STAND_INS.get(inputs.solver, inputs.solve))
+    found: list[tuple[Plan, frozenset[str]]] = []
+    for stored in stored_prefixes(inputs.graph, inputs.costs, inputs.storage):
+        candidate = _attempt(quick.storing(stored), budget)
+        if candidate is not None:
+            found.append((candidate, stored))
+        if len(found) > _LOOK_BEYOND:
+            break
+    if not found:
+        return None
+    in_joules = inputs.options.objective == "joules"
+    best, stored = min(found, key=lambda pair: pair[0].joules if in_joules else pair[0].seconds)
+    if quick.solve is inputs.solve:
+        return best
+    return _attempt(inputs.storing(stored), budget) or best
+
+
+def _can_store(inputs: _Inputs) -> bool:
+    return inputs.storage is not None and inputs.solver in STORING_SOLVERS
 
 
 def _attempt(inputs: _Inputs, budget: Budget) -> Plan | None:
     solved: dict[str, _Solved] = {}
     kept: dict[str, _Solved] = {}
     for function in inputs.graph.functions:
-        kept[function] = _pack(inputs, function, keep_all_steps(inputs.graph, function), enough_bytes=0)
-        fitted = kept[function]
-        if budget.memory_bytes is not None and fitted.arena_bytes > budget.memory_bytes:
+        everything = keep_all_steps(inputs.graph, function)
+        kept[function] = _pack(inputs.storing(frozenset()), function, everything, enough_bytes=0)
+        fitted = replace(kept[function], gap=0.0)  # nothing is cheaper
+        if budget.memory_bytes is not None and (inputs.stored or fitted.arena_bytes > budget.memory_bytes):
             answer = _fit(inputs, function, budget.memory_bytes)
             if answer is None:
                 return None
@@ -157,7 +224,9 @@ def _attempt(inputs: _Inputs, budget: Budget) -> Plan | None:
         schedules={function: answer.schedule for function, answer in solved.items()},
         persistent_offsets=layout.offsets,
         persistent_bytes=layout.nbytes,
-        saved_bytes=layout.saved_bytes,
+        saved_bytes=layout_persistent(inputs.graph).saved_bytes,
+        stored=tuple(sorted(inputs.stored)),
+        gap=solved[main].gap,
         peak_bytes=max(answer.arena_bytes for answer in solved.values()),
         lower_bound_bytes=max(answer.lower_bound_bytes for answer in solved.values()),
         seconds=solved[main].found.seconds,
@@ -171,25 +240,21 @@ def _fit(inputs: _Inputs, function: str, memory_bytes: int) -> _Solved | None:
     """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
     available_bytes = memory_bytes - inputs.layout.nbytes
     limit_bytes = available_bytes
+    bound: float | None = None
     ends_s = time.monotonic() + inputs.options.time_limit_s
     for _ in range(_MAX_TIGHTENINGS):
         if limit_bytes <= 0:
             return None
         left_s = max(_LEAST_SOLVE_S, _SHARE_OF_TIME_LEFT * (ends_s - time.monotonic()))
-        steps = inputs.solve(
-            inputs.graph,
-            function,
-            limit_bytes,
-            inputs.costs[function],
-            inputs.storage,
-            options=replace(inputs.options, time_limit_s=left_s),
-        )
-        if steps is None:
+        answer = inputs.solve(inputs.question(function, limit_bytes, time_limit_s=left_s))
+        if answer.steps is None:
             return None
-        solved = _pack(inputs, function, steps, enough_bytes=available_bytes)
+        if limit_bytes == available_bytes:
+            bound = answer.bound  # a tighter limit's bound says nothing about this one
+        solved = _pack(inputs, function, answer.steps, enough_bytes=available_bytes)
         excess_bytes = solved.arena_bytes - memory_bytes
         if excess_bytes <= 0:
-            return solved
+            return replace(solved, gap=gap_of(answer.cost, bound))
         limit_bytes -= max(excess_bytes, int(_LEAST_TIGHTENING_SHARE * available_bytes), ALIGNMENT_BYTES)
     return None
 
@@ -204,6 +269,7 @@ def _pack(inputs: _Inputs, function: str, steps: tuple[Step, ...], *, enough_byt
         found=found,
         arena_bytes=base + packing.arena_bytes,
         lower_bound_bytes=base + packing.lower_bound_bytes,
+        gap=None,
     )
 
 
@@ -212,9 +278,13 @@ def _smallest_plan(inputs: _Inputs, budget: Budget) -> Plan:
 
     Starts from the solver's own floor, which knows nothing of fragmentation, and raises it until the arena fits.
     """
-    floor = FLOORS[inputs.solver]
     inputs = replace(inputs, solve=STAND_INS.get(inputs.solver, inputs.solve))
-    temporary_bytes = max(floor(inputs.graph, f, inputs.costs[f], inputs.storage) for f in inputs.graph.functions)
+    ways = [inputs]
+    if _can_store(inputs):
+        ways.append(inputs.storing(storable(inputs.graph)))
+    floors = [_floor_bytes(way) for way in ways]
+    least = min(range(len(ways)), key=lambda way: ways[way].layout.nbytes + floors[way])
+    inputs, temporary_bytes = ways[least], floors[least]
     failed_bytes, raise_by = 0, _FIRST_RAISE_SHARE
     plan = _attempt_shown(inputs, budget, temporary_bytes)
     while plan is None:  # ends: keep-all fits from its own packed size on
@@ -232,6 +302,11 @@ def _smallest_plan(inputs: _Inputs, budget: Budget) -> Plan:
     return plan
 
 
+def _floor_bytes(inputs: _Inputs) -> int:
+    floor = FLOORS[inputs.solver]
+    return max(floor(inputs.question(function, None)) for function in inputs.graph.functions)
+
+
 def _attempt_shown(inputs: _Inputs, budget: Budget, temporary_bytes: int) -> Plan | None:
     """Tries the number that a person would read, which is rounded up to a few digits."""
     shown = parse_bytes(show_bytes_up(inputs.layout.nbytes + temporary_bytes))
@@ -241,9 +316,15 @@ def _attempt_shown(inputs: _Inputs, budget: Budget, temporary_bytes: int) -> Pla
 def _does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> PlanInfeasibleError:
     assert smallest.budget.memory_bytes is not None
     least = show_bytes_up(smallest.budget.memory_bytes)
+    asked = show_bytes(memory_bytes)
+    if asked == least:  # rounded to the same digits: only the bytes tell them apart
+        asked, least = f"{memory_bytes}B", f"{smallest.budget.memory_bytes}B"
+    why = _who_holds_what(explain(graph, smallest))
+    if smallest.stored:
+        why += f"; {len(smallest.stored)} parameters and states are in storage between their uses already"
     return PlanInfeasibleError(
-        f"no plan fits {show_bytes(memory_bytes)}; the least possible is {least}",
-        why=_who_holds_what(explain(graph, smallest)),
+        f"no plan fits {asked}; the least possible is {least}",
+        why=why,
         fix=f"give it more memory with `--budget {least}`, lower `train.batch=`, "
         "or train fewer tensors with `update.mode=head`",
     )
@@ -252,7 +333,7 @@ def _does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> Pla
 def _who_holds_what(explanation: Explanation) -> str:
     held = sorted(explanation.bytes_by_label.items(), key=lambda item: -item[1])
     parts = ", ".join(f"{label} {show_bytes(size)}" for label, size in held if size)
-    biggest = ", ".join(f"`{name}` {show_bytes(size)}" for name, size in explanation.biggest.items())
+    biggest = ", ".join(f"{explanation.name_of(n)} {show_bytes(size)}" for n, size in explanation.biggest.items())
     source = f" ({explanation.peak_source})" if explanation.peak_source else ""
     text = f"at op `{explanation.peak_op}`{source} of `{explanation.peak_function}` memory holds {parts}"
     return f"{text}; largest temporaries there: {biggest}" if biggest else text

@@ -2,7 +2,8 @@
 
 A schedule is a list of steps for one function of a `TrainGraph`. `Compute` runs an op (again, where a tensor it
 writes was dropped and is needed later), `Free` ends a tensor's stay in memory, `PageOut` copies a tensor to storage
-(it stays in memory until its `Free`), `PageIn` brings it back.
+(it stays in memory until its `Free`), `PageIn` brings it back. A persistent tensor that a schedule pages is *stored*:
+it begins in storage, is in memory for its uses, and its last value is in storage when the function ends.
 """
 
 from __future__ import annotations
@@ -75,7 +76,12 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the program executes. `peak_bytes` is the size of the arena: persistent part, then temporaries."""
+    """What the program executes. `peak_bytes` is the size of the arena: persistent part, then temporaries.
+
+    Tensors in `stored` are persistent but have no offset: they live in storage and come into the temporary part for
+    their uses. `gap` is how much cheaper `step` could be at most, as a share of its cost and as far as the solver has
+    proven; None where it proves nothing.
+    """
 
     solver: str
     budget: Budget
@@ -86,7 +92,9 @@ class Plan:
     lower_bound_bytes: int  # replayed peak: what a perfect packer would need
     seconds: float  # modelled time of one `step`
     joules: float  # modelled energy of one `step`
-    saved_bytes: int = 0  # parameters and state: the arena range [0, saved_bytes) is what a checkpoint holds
+    saved_bytes: int = 0  # parameters and state, stored ones too: the size of a checkpoint
+    stored: tuple[str, ...] = ()
+    gap: float | None = None
     keep_all_bytes: int | None = None  # arena size if nothing were recomputed or paged, for comparison
     keep_all_seconds: float | None = None  # modelled time of `step` if nothing were recomputed or paged
 
@@ -124,7 +132,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a schedule does, recomputed from its steps. Persistent tensors are not counted in the bytes."""
+    """What a schedule does, recomputed from its steps. Of persistent tensors only stored ones are counted."""
 
     temporary_peak_bytes: int
     peak_step: int
@@ -151,8 +159,8 @@ def replay(
     waits. The schedule ends when both lanes do.
 
     Raises `InternalError` naming step and tensor unless every op of the function runs, every run of an op reads
-    exactly the values it reads in the function's own order, ops that write persistent tensors run once, and every
-    `Free`, `PageOut` and `PageIn` names a tensor where it says it is.
+    exactly the values it reads in the function's own order, ops that write persistent tensors run once, every `Free`,
+    `PageOut` and `PageIn` names a tensor where it says it is, and the last value of every stored tensor is written.
     """
     walk = _Walk(graph=graph, function=function, costs=costs, storage=storage, paged=paged_tensors(steps))
     for step in steps:
@@ -184,6 +192,7 @@ class _Walk:
     costs: Mapping[str, OpCost]
     storage: StorageCost | None
     paged: frozenset[str]
+    stored: frozenset[str] = field(init=False)
     versions: Mapping[str, Mapping[str, int]] = field(init=False)
     ops: Mapping[str, Op] = field(init=False)
     runs: Counter[str] = field(default_factory=Counter)
@@ -204,6 +213,8 @@ class _Walk:
     def __post_init__(self) -> None:
         self.versions = persistent_versions(self.graph, self.function)
         self.ops = {op.name: op for op in self.graph.functions[self.function]}
+        self.stored = frozenset(tensor for tensor in self.paged if not self._is_temporary(tensor))
+        self.in_storage.update(self.stored)
 
     def take(self, step: Step) -> None:
         extra_bytes = 0
@@ -230,10 +241,14 @@ class _Walk:
                 self._fail(
                     f"op `{name}` touches `{tensor}` after {self.written[tensor]} in-place writes instead of {version}"
                 )
-        for tensor in dict.fromkeys(op.reads):
-            if self._is_temporary(tensor):
+        for tensor in dict.fromkeys((*op.reads, *(t for t in updated if t in self.stored))):
+            if self._is_temporary(tensor) or tensor in self.stored:
                 self._require(tensor, f"op `{name}` reads `{tensor}`")
                 self.compute_s = max(self.compute_s, self.read_done_s.get(tensor, 0.0))
+        for tensor in updated:
+            # What is being written to storage must not change under it; and what is there is then out of date.
+            self.compute_s = max(self.compute_s, self.transfer_done_s.get(tensor, 0.0))
+            self.in_storage.discard(tensor)
         self.written.update(updated)
         for tensor in dict.fromkeys(op.writes):
             # One output of several may be missing alone: the others are rewritten with the bytes they hold.
@@ -273,7 +288,8 @@ class _Walk:
 
     def _page_in(self, tensor: str) -> None:
         if tensor not in self.in_storage:
-            self._fail(f"pages in `{tensor}`, which was never paged out")
+            reason = "changed and not paged out since" if tensor in self.stored else "never paged out"
+            self._fail(f"pages in `{tensor}`, which was {reason}")
         if tensor in self.in_memory:
             self._fail(f"pages in `{tensor}`, which is in memory already")
         self._begin_stay(tensor)
@@ -323,6 +339,8 @@ class _Walk:
         for name in self.ops:
             if not self.runs[name]:
                 self._fail(f"ends, but op `{name}` never ran")
+        for tensor in sorted(self.stored - self.in_storage):
+            self._fail(f"ends, but the new value of `{tensor}` was never written to storage")
         for tensor in tuple(self.in_memory):
             self._end_stay(tensor, end=len(self.timeline) - 1)
         peak_bytes = max(self.timeline, default=0)

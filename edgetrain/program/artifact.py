@@ -5,7 +5,7 @@
     driver.c                 the generated driver, to read
     edgetrain.h, edgetrain_model.h   the C interface and this program's numbers
     graph.json, plan.json    what was compiled
-    parameters.bin           the first bytes of the arena: parameters, state, constants
+    parameters.bin           parameters, state, constants: the first bytes of the arena, unless the plan stores some
 
 The folder holds no time, no path and no name of the machine that made it.
 """
@@ -31,7 +31,7 @@ from edgetrain.plan.schedule import Plan
 from edgetrain.program.atomic import move_aside, move_into_place, scratch_directory
 from edgetrain.program.cache import cache_key, file_sha256
 from edgetrain.program.emit_c import emit_header, page_file_bytes, page_slots
-from edgetrain.program.layout import SHIPPED_ROLES, arena_layout
+from edgetrain.program.layout import SHIPPED_ROLES, arena_layout, file_offsets
 from edgetrain.program.manifest import FORMAT, Manifest, TensorRecord, manifest_from_json, manifest_to_json
 from edgetrain.program.toolchain import runtime_text
 
@@ -202,8 +202,17 @@ def _describe(
     built: Path, graph: TrainGraph, plan: Plan, library: str, target: TargetRecord, versions: Mapping[str, str]
 ) -> Manifest:
     layout = arena_layout(graph, plan)
+    slots = page_slots(plan, graph)
+    in_file = file_offsets(graph, plan) if plan.stored else {}
     tensors = {
-        t.name: TensorRecord(offset=plan.persistent_offsets[t.name], shape=t.shape, dtype=t.dtype, role=t.role)
+        t.name: TensorRecord(
+            offset=plan.persistent_offsets.get(t.name),
+            shape=t.shape,
+            dtype=t.dtype,
+            role=t.role,
+            slot=slots[t.name].number if t.name in plan.stored else None,
+            file_offset=in_file.get(t.name) if t.role in SHIPPED_ROLES else None,
+        )
         for t in graph.persistent
     }
     return Manifest(
@@ -218,7 +227,7 @@ def _describe(
         persistent_bytes=layout.persistent_bytes,
         saved_bytes=layout.saved_bytes,
         parameters_bytes=layout.shipped_bytes,
-        page_file_bytes=page_file_bytes(page_slots(plan, graph)),
+        page_file_bytes=page_file_bytes(slots),
         planned_seconds=plan.seconds,
         planned_joules=plan.joules,
         functions=tuple(graph.functions),
@@ -234,10 +243,11 @@ def _write_parameters(
     if parameters.keys() != shipped.keys():
         wrong = sorted(parameters.keys() ^ shipped.keys())
         raise InternalError(f"values and graph disagree about `{wrong[0]}` and {len(wrong) - 1} more tensors")
+    offsets = file_offsets(graph, plan)
     with path.open("wb") as stream:
         stream.truncate(arena_layout(graph, plan).shipped_bytes)
         for name, tensor in shipped.items():
-            stream.seek(plan.persistent_offsets[name])
+            stream.seek(offsets[name])
             stream.write(_raw_bytes(tensor, parameters[name]))
 
 

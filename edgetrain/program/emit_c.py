@@ -32,8 +32,8 @@ ABI = 1  # EDGE_ABI in runtime/edgetrain.h
 _Direction = Literal["read", "write"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# `edge_<function>` must not collide with the runtime's own names, of which the last three begin families.
-_RESERVED_FUNCTION = re.compile(r"(open|close|error|fail|describe|program|arena|page.*|pager.*|threads.*)\Z")
+# `edge_<function>` must not collide with the runtime's own names, of which the last four begin families.
+_RESERVED_FUNCTION = re.compile(r"(open|close|error|fail|describe|program|arena|page.*|pager.*|stored.*|threads.*)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ def emit_driver(graph: TrainGraph, plan: Plan) -> str:
 def emit_header(graph: TrainGraph, plan: Plan) -> str:
     """The text of `edgetrain_model.h`: the numbers a C application needs, as macros.
 
-    Each persistent tensor gets `EDGE_OFFSET_<NAME>` and `EDGE_BYTES_<NAME>`; characters C cannot take become `_`, and
-    a name that would then be ambiguous gets a number.
+    Each persistent tensor gets `EDGE_BYTES_<NAME>` and `EDGE_OFFSET_<NAME>`, or `EDGE_SLOT_<NAME>` where it is stored;
+    characters C cannot take become `_`, and a name that would then be ambiguous gets a number.
     """
     layout = arena_layout(graph, plan)
     slots = page_slots(plan, graph)
@@ -83,6 +83,7 @@ def emit_header(graph: TrainGraph, plan: Plan) -> str:
         "",
         *_constants(layout, slots),
         f"#define EDGE_PAGE_SLOTS {len(slots)}",
+        f"#define EDGE_STORED_TENSORS {len(plan.stored)}",
         "",
     ]
     taken: set[str] = set()
@@ -90,21 +91,24 @@ def emit_header(graph: TrainGraph, plan: Plan) -> str:
         name = _macro_name(tensor.name, taken)
         shape = "x".join(map(str, tensor.shape)) or "scalar"
         lines.append(f"/* {tensor.role} `{_comment(tensor.name)}`: {tensor.dtype} {shape} */")
-        lines.append(f"#define EDGE_OFFSET_{name} {plan.persistent_offsets[tensor.name]}u")
+        if tensor.name in plan.stored:
+            lines.append(f"#define EDGE_SLOT_{name} {slots[tensor.name].number}u")
+        else:
+            lines.append(f"#define EDGE_OFFSET_{name} {plan.persistent_offsets[tensor.name]}u")
         lines.append(f"#define EDGE_BYTES_{name} {tensor.nbytes}u")
     return "\n".join([*lines, "", "#endif", ""])
 
 
 def page_slots(plan: Plan, graph: TrainGraph) -> Mapping[str, PageSlot]:
-    """A slot in the page file for every tensor that a schedule pages out, in order of first use."""
+    """A slot in the page file for every stored tensor, and for every one that a schedule pages out, as first used."""
     slots: dict[str, PageSlot] = {}
     end = 0
-    for schedule in _in_order(plan, graph):
-        for step in schedule.steps:
-            if isinstance(step, PageOut) and step.tensor not in slots:
-                nbytes = graph.tensors[step.tensor].nbytes
-                slots[step.tensor] = PageSlot(tensor=step.tensor, number=len(slots), file_offset=end, nbytes=nbytes)
-                end += footprint_bytes(nbytes, paged=True)
+    paged = (step.tensor for schedule in _in_order(plan, graph) for step in schedule.steps if isinstance(step, PageOut))
+    for name in (*plan.stored, *paged):
+        if name not in slots:
+            nbytes = graph.tensors[name].nbytes
+            slots[name] = PageSlot(tensor=name, number=len(slots), file_offset=end, nbytes=nbytes)
+            end += footprint_bytes(nbytes, paged=True)
     return slots
 
 
@@ -178,6 +182,7 @@ def _function(graph: TrainGraph, plan: Plan, schedule: Schedule, slots: Mapping[
         op_numbers={op.name: i for i, op in enumerate(graph.functions[schedule.function])},
         stays=_stays_by_tensor(schedule),
         slots=slots,
+        stored=set(plan.stored),
     )
     body = [line for number, step in enumerate(schedule.steps) for line in writer.lines_of(number, step)]
     body += writer.last_lines()
@@ -210,7 +215,7 @@ class _FunctionWriter:
     stays: Mapping[str, tuple[Placement, ...]]
     slots: Mapping[str, PageSlot]
     under_way: dict[str, _Direction] = field(default_factory=dict)  # tensors whose transfer nobody waited for yet
-    stored: set[str] = field(default_factory=set)  # tensors this function has paged out
+    stored: set[str]  # tensors whose value is in the page file, or on its way there
 
     def lines_of(self, number: int, step: Step) -> Iterator[str]:
         match step:
@@ -249,7 +254,7 @@ class _FunctionWriter:
         yield f"  EDGE_RUN({index}, {op.kernel}({pointers}));"
 
     def _start(self, direction: _Direction, number: int, name: str) -> Iterator[str]:
-        if not self.graph.tensors[name].is_temporary:
+        if name in self.persistent_offsets:
             raise InternalError(f"{self.function}: step {number} pages `{name}`, which is persistent")
         yield f"  EDGE_TRY(edge_page_start_{direction}({self.slots[name].number}, {self._pointer(number, name)}));"
         self.under_way[name] = direction

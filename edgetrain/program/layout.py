@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Role, Tensor, TrainGraph
+from edgetrain.plan.arena import layout_persistent
 from edgetrain.plan.schedule import Plan
 
 SAVED_ROLES = frozenset({Role.PARAMETER, Role.STATE})
@@ -15,12 +16,24 @@ SHIPPED_ROLES = SAVED_ROLES | {Role.CONSTANT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArenaLayout:
-    """Ends of the arena's nested ranges, all from byte 0: saved ≤ shipped ≤ persistent ≤ arena."""
+    """Ends of the arena's nested ranges, all from byte 0: saved ≤ shipped ≤ persistent ≤ arena.
+
+    Where tensors are stored, `saved_bytes` and `shipped_bytes` are sizes of files only: what they hold is partly in the
+    arena, at other offsets, and partly in the page file.
+    """
 
     saved_bytes: int  # parameters and optimizer state: a checkpoint
     shipped_bytes: int  # the same and constants: `parameters.bin`
     persistent_bytes: int
     arena_bytes: int
+
+
+def file_offsets(graph: TrainGraph, plan: Plan) -> Mapping[str, int]:
+    """Where each parameter, state and constant is in `parameters.bin` and, up to `saved_bytes`, in a checkpoint.
+
+    As in the arena where nothing is stored; the same for every plan of the graph where something is.
+    """
+    return layout_persistent(graph).offsets if plan.stored else plan.persistent_offsets
 
 
 def arena_layout(graph: TrainGraph, plan: Plan) -> ArenaLayout:
@@ -29,15 +42,16 @@ def arena_layout(graph: TrainGraph, plan: Plan) -> ArenaLayout:
     Raises `InternalError` when a persistent tensor has no offset, lies outside the persistent part, overlaps another
     one, or stands before the end of a range it does not belong to (its bytes would be saved or shipped by mistake).
     """
-    _check_offsets(graph.persistent, plan)
-    saved_bytes = max(plan.saved_bytes, _end(graph.persistent, plan, SAVED_ROLES))
+    _check_offsets(tuple(t for t in graph.persistent if t.name not in plan.stored), plan)
+    offsets = file_offsets(graph, plan)
+    saved_bytes = max(plan.saved_bytes, _end(graph.persistent, offsets, SAVED_ROLES))
     layout = ArenaLayout(
         saved_bytes=saved_bytes,
-        shipped_bytes=max(saved_bytes, _end(graph.persistent, plan, SHIPPED_ROLES)),
+        shipped_bytes=max(saved_bytes, _end(graph.persistent, offsets, SHIPPED_ROLES)),
         persistent_bytes=plan.persistent_bytes,
         arena_bytes=plan.peak_bytes,
     )
-    for tensor in graph.persistent:
+    for tensor in () if plan.stored else graph.persistent:
         offset = plan.persistent_offsets[tensor.name]
         for roles, end in ((SAVED_ROLES, layout.saved_bytes), (SHIPPED_ROLES, layout.shipped_bytes)):
             if tensor.role not in roles and offset < end:
@@ -47,8 +61,8 @@ def arena_layout(graph: TrainGraph, plan: Plan) -> ArenaLayout:
     return layout
 
 
-def _end(tensors: Iterable[Tensor], plan: Plan, roles: frozenset[Role]) -> int:
-    return max((plan.persistent_offsets[t.name] + t.nbytes for t in tensors if t.role in roles), default=0)
+def _end(tensors: Iterable[Tensor], offsets: Mapping[str, int], roles: frozenset[Role]) -> int:
+    return max((offsets[t.name] + t.nbytes for t in tensors if t.role in roles), default=0)
 
 
 def _check_offsets(tensors: tuple[Tensor, ...], plan: Plan) -> None:

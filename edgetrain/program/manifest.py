@@ -20,16 +20,32 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")  # below the folder, n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorRecord:
-    """Where a persistent tensor lies in the arena, and how to read it."""
+    """Where a persistent tensor lies, and how to read it: in the arena, or in a slot of the page file.
 
-    offset: int
+    `file_offset` is its place in `parameters.bin` and in checkpoints, where that is not its offset in the arena.
+    """
+
+    offset: int | None  # None for a stored tensor
     shape: tuple[int, ...]
     dtype: str
     role: Role
+    slot: int | None = None
+    file_offset: int | None = None
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
+    @property
+    def place_in_file(self) -> slice:
+        """The bytes of `parameters.bin`, or of a checkpoint's payload, that are this tensor."""
+        return slice(self.start_in_file, self.start_in_file + self.nbytes)
+
+    @property
+    def start_in_file(self) -> int:
+        start = self.file_offset if self.file_offset is not None else self.offset
+        assert start is not None  # checked when a manifest is read
+        return start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +69,11 @@ class Manifest:
     functions: tuple[str, ...]
     tensors: Mapping[str, TensorRecord]
 
+    @property
+    def stores_tensors(self) -> bool:
+        """Whether parameters or state live in the page file between calls."""
+        return any(tensor.slot is not None for tensor in self.tensors.values())
+
 
 def manifest_to_json(manifest: Manifest) -> str:
     """Canonical text: the same manifest gives the same bytes."""
@@ -71,7 +92,14 @@ def manifest_to_json(manifest: Manifest) -> str:
         "planned_seconds": manifest.planned_seconds,
         "planned_joules": manifest.planned_joules,
         "tensors": {
-            name: {"offset": t.offset, "shape": list(t.shape), "dtype": t.dtype, "role": str(t.role)}
+            name: {
+                "offset": t.offset,
+                "shape": list(t.shape),
+                "dtype": t.dtype,
+                "role": str(t.role),
+                **({} if t.slot is None else {"slot": t.slot}),
+                **({} if t.file_offset is None else {"file_offset": t.file_offset}),
+            }
             for name, t in manifest.tensors.items()
         },
         "files": dict(manifest.files),
@@ -137,7 +165,18 @@ def _read_tensor(data: Mapping[str, Any]) -> TensorRecord:
     if dtype not in DTYPE_BYTES:
         raise ValueError(f"unknown dtype `{dtype}`")
     shape = tuple(_count(n) for n in data["shape"])
-    return TensorRecord(offset=_count(data["offset"]), shape=shape, dtype=dtype, role=Role(data["role"]))
+    return TensorRecord(
+        offset=_count_or_none(data["offset"]),
+        shape=shape,
+        dtype=dtype,
+        role=Role(data["role"]),
+        slot=_count_or_none(data.get("slot")),
+        file_offset=_count_or_none(data.get("file_offset")),
+    )
+
+
+def _count_or_none(value: object) -> int | None:
+    return None if value is None else _count(value)
 
 
 def _count(value: object) -> int:
@@ -149,11 +188,19 @@ def _count(value: object) -> int:
 def _contradiction(manifest: Manifest) -> str:
     """The first thing in a manifest that cannot be, or nothing."""
     sizes = (manifest.saved_bytes, manifest.parameters_bytes, manifest.persistent_bytes, manifest.arena_bytes)
-    if list(sizes) != sorted(sizes):
+    # Where tensors are stored, files and arena have layouts of their own.
+    ordered = (sizes[:2], sizes[2:]) if manifest.stores_tensors else (sizes,)
+    if any(list(part) != sorted(part) for part in ordered):
         return f"saved, parameters, persistent and arena bytes are not in this order: {sizes}"
     for name, tensor in manifest.tensors.items():
-        if tensor.offset + tensor.nbytes > manifest.persistent_bytes:
+        if (tensor.offset is None) == (tensor.slot is None):
+            return f"tensor `{name}` is neither in the arena nor in storage, or in both"
+        if tensor.offset is None and tensor.file_offset is None:
+            return f"the stored tensor `{name}` has no place in parameters.bin"
+        if tensor.offset is not None and tensor.offset + tensor.nbytes > manifest.persistent_bytes:
             return f"tensor `{name}` ends outside the persistent part of the arena"
+        if tensor.file_offset is not None and tensor.file_offset + tensor.nbytes > manifest.parameters_bytes:
+            return f"tensor `{name}` ends outside parameters.bin"
     for name, sha256 in manifest.files.items():
         if not _FILE_NAME.match(name) or not _SHA256.match(sha256):
             return f"`{name}` is not a file name with its SHA-256"

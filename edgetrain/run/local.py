@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from edgetrain.graph.ir import Op
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.emit_c import ABI
 from edgetrain.program.image import loaded_bytes
+from edgetrain.run.mirror import Mirror
 from edgetrain.units import show_bytes
 
 _SMAPS = Path("/proc/self/smaps")
@@ -65,6 +66,9 @@ class LocalEngine:
 
     Arrays from `tensor` and `saved` are views of the arena: they change with every call. They stay readable after
     `close`, which stops the program's threads and forgets its page file; the memory goes with the last view.
+
+    Where a program leaves parameters in storage, views of what a checkpoint holds are of a mirror: ask for them again
+    after a call. What is written to them reaches the program before its next call.
     """
 
     def __init__(self, artifact: Artifact, *, threads: int, page_directory: Path) -> None:
@@ -74,6 +78,7 @@ class LocalEngine:
         self._mapping = _map_between_guards(manifest.arena_bytes)
         self._arena = memoryview(self._mapping)[mmap.PAGESIZE : mmap.PAGESIZE + manifest.arena_bytes]
         self._address = _address_of(self._mapping) + mmap.PAGESIZE
+        self._mirror = Mirror(manifest, page_directory) if manifest.stores_tensors else None
         self._read_parameters()
         self._library: ctypes.CDLL | None = _load_library(artifact)
         try:
@@ -91,17 +96,21 @@ class LocalEngine:
         self.close()
 
     def tensor(self, name: str) -> npt.NDArray[Any]:
-        """The persistent tensor `name`, as a view of the arena. Raises `InternalError` for any other name."""
+        """The persistent tensor `name`, as a view. Raises `InternalError` for any other name."""
         record = self._artifact.manifest.tensors.get(name)
         if record is None:
             raise InternalError(f"the program has no persistent tensor `{name}`")
+        if self._mirror is not None and name in self._mirror:
+            return self._fetched(self._mirror).tensor(name)
+        assert record.offset is not None  # else it would be in the mirror
         part = self._arena[record.offset : record.offset + record.nbytes]
         return np.frombuffer(part, dtype=record.dtype).reshape(record.shape)
 
     @property
     def saved(self) -> memoryview:
         """Parameters and optimizer state: what a checkpoint holds."""
-        return self._arena[: self._artifact.manifest.saved_bytes]
+        memory = self._arena if self._mirror is None else self._fetched(self._mirror).memory
+        return memory[: self._artifact.manifest.saved_bytes]
 
     def call(self, function: str) -> None:
         """Runs `step`, `evaluate` or `apply` on what is in the arena.
@@ -113,6 +122,8 @@ class LocalEngine:
             raise InternalError(f"`{function}` was called after `close`")
         if function not in self._artifact.manifest.functions:
             raise InternalError(f"the program has no function `{function}`")
+        if self._mirror is not None and self._mirror.is_current:
+            self._mirror.put_back(self._arena, self._move("edge_stored_write"))
         status = self._entries[function]()
         if status != 0:
             if status > 0:
@@ -132,6 +143,26 @@ class LocalEngine:
         if self._library is not None:
             self._library.edge_close()
             self._unload()
+
+    def _fetched(self, mirror: Mirror) -> Mirror:
+        if not mirror.is_current:
+            mirror.fetch(self._arena, self._move("edge_stored_read"))
+        return mirror
+
+    def _move(self, symbol: str) -> Callable[[int, int], None]:
+        """`edge_stored_read` or `edge_stored_write`, which raises."""
+        if self._library is None:
+            raise InternalError("parameters in storage were asked for after `close`")
+        library = self._library
+        function = library[symbol]
+        function.argtypes = (ctypes.c_uint32, ctypes.c_void_p)
+
+        def move(slot: int, address: int) -> None:
+            status = function(slot, address)
+            if status != 0:
+                raise _runtime_failure(library, "parameters in storage could not be moved", status)
+
+        return move
 
     def _open(self, library: ctypes.CDLL, threads: int, page_directory: Path) -> None:
         facts = _Facts.in_dll(library, "edge_program")
@@ -160,11 +191,12 @@ class LocalEngine:
 
     def _read_parameters(self) -> None:
         path, count = self._artifact.parameters, self._artifact.manifest.parameters_bytes
+        memory = self._arena if self._mirror is None else self._mirror.memory
         done = 0
         try:
             with path.open("rb", buffering=0) as stream:
                 while done < count:
-                    got = stream.readinto(self._arena[done:count])
+                    got = stream.readinto(memory[done:count])
                     if not got:
                         break
                     done += got
@@ -174,6 +206,8 @@ class LocalEngine:
             raise DeviceError(
                 f"{path} holds {done} of {count} bytes", why="it was cut short", fix="build the program again"
             )
+        if self._mirror is not None:
+            self._mirror.is_current = True
 
 
 def _kernel_failure(function: str, op: Op) -> DeviceError:

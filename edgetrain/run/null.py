@@ -12,6 +12,7 @@ import numpy as np
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import TrainGraph
+from edgetrain.plan.arena import layout_persistent
 from edgetrain.plan.schedule import Placement, Plan, Schedule, replay
 from edgetrain.run.engine import Array
 from edgetrain.units import Joules, Seconds
@@ -29,12 +30,15 @@ class NullEngine:
     def __init__(self, graph: TrainGraph, plan: Plan) -> None:
         self._graph = graph
         self._plan = plan
-        self._persistent = np.zeros(plan.persistent_bytes, dtype=np.uint8)
+        # What is stored is in memory here too, in the layout of checkpoints.
+        layout = layout_persistent(graph) if plan.stored else None
+        self._offsets = plan.persistent_offsets if layout is None else layout.offsets
+        self._persistent = np.zeros(plan.persistent_bytes if layout is None else layout.nbytes, dtype=np.uint8)
         self._extent_bytes: dict[str, int] = {}  # by function, for those called so far
 
     def tensor(self, name: str) -> Array:
         tensor = self._graph.tensors[name]
-        offset = self._plan.persistent_offsets[name]
+        offset = self._offsets[name]
         return self._persistent[offset : offset + tensor.nbytes].view(tensor.dtype).reshape(tensor.shape)
 
     def call(self, function: str) -> None:

@@ -3,70 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from edgetrain.cost.analytic import OpCost, StorageCost
-from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Step
+from edgetrain.plan.solvers.answer import Answer
 from edgetrain.plan.solvers.decided import (
+    answer_capuchin,
+    answer_sqrt_n,
+    answer_swap_all,
     capuchin_floor,
-    solve_capuchin,
-    solve_sqrt_n,
-    solve_swap_all,
     sqrt_n_floor,
     swap_all_floor,
 )
-from edgetrain.plan.solvers.greedy import (
-    smallest_feasible,
-    smallest_feasible_without_storage,
-    solve_greedy,
-    solve_greedy_without_storage,
-)
-from edgetrain.plan.solvers.keep_all import keep_all_floor, solve_keep_all
-from edgetrain.plan.solvers.milp import solve_checkmate, solve_milp
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.poet import solve_poet
+from edgetrain.plan.solvers.greedy import answer_greedy, smallest_feasible
+from edgetrain.plan.solvers.milp import answer_checkmate, answer_milp
+from edgetrain.plan.solvers.poet import answer_poet
+from edgetrain.plan.solvers.question import Question
 
+# Steps whose replayed peak is within the question's limit, or none. Deterministic, but for the time limit of the exact
+# ones.
+Solver = Callable[[Question], Answer]
 
-class Solver(Protocol):
-    """Steps whose replayed peak is at most `limit_bytes` for temporaries (None: no limit), or None if none are found.
-
-    Deterministic, but for the time limit of the exact ones.
-    """
-
-    def __call__(
-        self,
-        graph: TrainGraph,
-        function: str,
-        limit_bytes: int | None,
-        costs: Mapping[str, OpCost],
-        storage: StorageCost | None,
-        *,
-        options: SolverOptions | None = None,
-    ) -> tuple[Step, ...] | None: ...
-
-
-# (graph, function, costs by op, storage or None) -> the least limit, as far as known, that the solver can hold.
-Floor = Callable[[TrainGraph, str, Mapping[str, OpCost], StorageCost | None], int]
+# The least limit, as far as known, that the solver can hold; the question's own limit does not matter.
+Floor = Callable[[Question], int]
 
 SOLVERS: Mapping[str, Solver] = {
-    "greedy": solve_greedy,
-    "milp": solve_milp,
-    "keep-all": solve_keep_all,
-    "checkmate": solve_checkmate,
-    "poet": solve_poet,
-    "sqrt-n": solve_sqrt_n,
-    "swap-all": solve_swap_all,
-    "capuchin": solve_capuchin,
+    "greedy": answer_greedy,
+    "milp": answer_milp,
+    "keep-all": lambda question: question.first_that_fits([question.everything]),
+    "checkmate": answer_checkmate,
+    "poet": answer_poet,
+    "sqrt-n": lambda question: answer_sqrt_n(question.without_paging()),
+    "swap-all": answer_swap_all,
+    "capuchin": answer_capuchin,
 }
 
 FLOORS: Mapping[str, Floor] = {
     "greedy": smallest_feasible,
     "milp": smallest_feasible,
-    "keep-all": keep_all_floor,
-    "checkmate": smallest_feasible_without_storage,
+    "keep-all": lambda question: question.peak_bytes(question.everything),
+    "checkmate": lambda question: smallest_feasible(question.without_paging()),
     "poet": smallest_feasible,
-    "sqrt-n": sqrt_n_floor,
+    "sqrt-n": lambda question: sqrt_n_floor(question.without_paging()),
     "swap-all": swap_all_floor,
     "capuchin": capuchin_floor,
 }
@@ -74,7 +50,10 @@ FLOORS: Mapping[str, Floor] = {
 # Who answers instead where a question is asked many times, as in the search for the smallest budget. What a stand-in
 # can hold, its principal can hold.
 STAND_INS: Mapping[str, Solver] = {
-    "milp": solve_greedy,
-    "checkmate": solve_greedy_without_storage,
-    "poet": solve_greedy,
+    "milp": answer_greedy,
+    "checkmate": lambda question: answer_greedy(question.without_paging()),
+    "poet": answer_greedy,
 }
+
+# Solvers that can leave parameters and optimizer state in storage; the others are baselines, run as published.
+STORING_SOLVERS = frozenset({"greedy", "milp"})

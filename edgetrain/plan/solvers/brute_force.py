@@ -67,7 +67,7 @@ def _pageable_sets(problem: Problem) -> Iterator[frozenset[int]]:
         yield frozenset()
         return
     numbers = range(len(problem.tensor_names))
-    dearer = [t for t in numbers if problem.paged_bytes[t] > problem.plain_bytes[t]]
+    dearer = [t for t in numbers if problem.paged_bytes[t] > problem.plain_bytes[t] and not problem.is_stored(t)]
     free = frozenset(numbers).difference(dearer)
     for chosen in chain.from_iterable(combinations(dearer, size) for size in range(len(dearer) + 1)):
         yield free.union(chosen)
@@ -82,7 +82,8 @@ class _Search:
     limit_bytes: int
 
     def shortest_path(self) -> tuple[float, tuple[Step, ...]] | None:
-        start: _State = (0, 0, 0)
+        stored = sum(1 << tensor for tensor in self.pageable if self.problem.is_stored(tensor))
+        start: _State = (0, 0, stored)
         came_from: dict[_State, tuple[_State, Step]] = {}
         cost_to: dict[_State, float] = {start: 0.0}
         queue: list[tuple[float, _State]] = [(0.0, start)]
@@ -90,7 +91,7 @@ class _Search:
             cost, state = heapq.heappop(queue)
             if cost > cost_to[state]:
                 continue
-            if state[0] == len(self.problem.op_names):
+            if state[0] == len(self.problem.op_names) and not stored & ~state[2]:
                 return cost, _path(came_from, state)
             for step, price, reached in self._moves(state):
                 if cost + price < cost_to.get(reached, float("inf")):
@@ -118,7 +119,7 @@ class _Search:
     def _computes(self, state: _State, live_bytes: int) -> Iterator[tuple[Step, float, _State]]:
         position, memory, stored = state
         problem = self.problem
-        for op in range(position + 1):
+        for op in range(min(position + 1, len(problem.op_names))):
             if op < position and self.problem.rerun_until[op] < position:
                 continue
             if not all(memory >> t & 1 for t in problem.reads[op]):
@@ -126,7 +127,8 @@ class _Search:
             fresh = [t for t in problem.writes[op] if not memory >> t & 1]
             needed_bytes = live_bytes + sum(self.footprint[t] for t in fresh) + problem.scratch_bytes[op]
             if needed_bytes <= self.limit_bytes:
-                reached = (position + (op == position), memory | sum(1 << t for t in fresh), stored)
+                stale = sum(1 << t for t in problem.dirties[op])
+                reached = (position + (op == position), memory | sum(1 << t for t in fresh), stored & ~stale)
                 yield Compute(problem.op_names[op]), self.op_costs[op], reached
 
 

@@ -9,16 +9,14 @@ last use.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from edgetrain.cost.analytic import OpCost, StorageCost
-from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, replay
-from edgetrain.plan.solvers.keep_all import keep_all_steps
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.problem import Problem, make_problem
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step
+from edgetrain.plan.solvers.answer import Answer
+from edgetrain.plan.solvers.problem import Problem
+from edgetrain.plan.solvers.question import Question
 
 _LEAST_WAIT_OPS = 3  # shorter waits, as of most gradients, are not worth a trip
 _CAPUCHIN_BATCH = 40  # a plan is replayed so many times at most on the way to the limit
@@ -148,100 +146,56 @@ def capuchin_order(problem: Problem) -> tuple[tuple[int, bool], ...]:
     return tuple((tensor, swaps) for _, tensor, swaps in sorted(ranked))
 
 
-def solve_sqrt_n(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: keep-all if it fits, else √n checkpoints if those fit."""
-    problem = make_problem(graph, function, costs, None)
-    plans = [keep_all_steps(graph, function), decided_steps(problem, sqrt_n_decisions(problem))]
-    return _first_that_fits(graph, function, limit_bytes, costs, None, plans)
+def answer_sqrt_n(question: Question) -> Answer:
+    """Keep-all if it fits, else √n checkpoints if those fit."""
+    return question.first_that_fits(_with_everything(question, _sqrt_n))
 
 
-def solve_swap_all(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: keep-all if it fits, else everything that waits goes to storage."""
-    problem = make_problem(graph, function, costs, storage)
-    plans = [keep_all_steps(graph, function), decided_steps(problem, swap_all_decisions(problem))]
-    return _first_that_fits(graph, function, limit_bytes, costs, storage, plans)
+def answer_swap_all(question: Question) -> Answer:
+    """Keep-all if it fits, else everything that waits goes to storage."""
+    return question.first_that_fits(_with_everything(question, _swap_all))
 
 
-def solve_capuchin(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: lets tensors go in `capuchin_order`, some more at a time, until the schedule fits."""
-    return _first_that_fits(graph, function, limit_bytes, costs, storage, _capuchin(graph, function, costs, storage))
+def answer_capuchin(question: Question) -> Answer:
+    """Lets tensors go in `capuchin_order`, some more at a time, until the schedule fits."""
+    return question.first_that_fits(_with_everything(question, _capuchin))
 
 
-def _capuchin(
-    graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
-) -> list[tuple[Step, ...]]:
-    problem = make_problem(graph, function, costs, storage)
+def sqrt_n_floor(question: Question) -> int:
+    return min(map(question.peak_bytes, _with_everything(question, _sqrt_n)))
+
+
+def swap_all_floor(question: Question) -> int:
+    return min(map(question.peak_bytes, _with_everything(question, _swap_all)))
+
+
+def capuchin_floor(question: Question) -> int:
+    return min(map(question.peak_bytes, _with_everything(question, _capuchin)))
+
+
+def _with_everything(
+    question: Question, decide: Callable[[Problem], Iterable[Decisions]]
+) -> Iterator[tuple[Step, ...]]:
+    """Keep-all, and the schedules of the decisions, as they are asked for."""
+    yield question.everything
+    for decisions in decide(question.problem):
+        yield decided_steps(question.problem, decisions)
+
+
+def _sqrt_n(problem: Problem) -> Iterator[Decisions]:
+    yield sqrt_n_decisions(problem)
+
+
+def _swap_all(problem: Problem) -> Iterator[Decisions]:
+    yield swap_all_decisions(problem)
+
+
+def _capuchin(problem: Problem) -> Iterator[Decisions]:
     order = capuchin_order(problem)
     stride = max(1, len(order) // _CAPUCHIN_BATCH)
-    plans = [keep_all_steps(graph, function)]
     for count in [*range(stride, len(order), stride), len(order)]:
         chosen = order[:count]
-        decisions = Decisions(
+        yield Decisions(
             recomputed=frozenset(tensor for tensor, swaps in chosen if not swaps),
             swapped=frozenset(tensor for tensor, swaps in chosen if swaps),
         )
-        plans.append(decided_steps(problem, decisions))
-    return plans
-
-
-def _first_that_fits(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    plans: list[tuple[Step, ...]],
-) -> tuple[Step, ...] | None:
-    for steps in plans:
-        if limit_bytes is None or replay(graph, function, steps, costs, storage).temporary_peak_bytes <= limit_bytes:
-            return steps
-    return None
-
-
-def sqrt_n_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
-    problem = make_problem(graph, function, costs, None)
-    return _least_peak(graph, function, costs, None, [decided_steps(problem, sqrt_n_decisions(problem))])
-
-
-def swap_all_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
-    problem = make_problem(graph, function, costs, storage)
-    return _least_peak(graph, function, costs, storage, [decided_steps(problem, swap_all_decisions(problem))])
-
-
-def capuchin_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
-    return _least_peak(graph, function, costs, storage, _capuchin(graph, function, costs, storage))
-
-
-def _least_peak(
-    graph: TrainGraph,
-    function: str,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    plans: list[tuple[Step, ...]],
-) -> int:
-    everything = keep_all_steps(graph, function)
-    return min(replay(graph, function, steps, costs, storage).temporary_peak_bytes for steps in (everything, *plans))

@@ -69,10 +69,10 @@ class _Run:
         worthwhile = (
             problem.transfers.is_worthwhile if problem.transfers is not None and self.pages else (False,) * count
         )
-        self.pageable = worthwhile
+        self.pageable = [worthwhile[tensor] or problem.is_stored(tensor) for tensor in range(count)]
         self.footprint = [
             paged if pageable else plain
-            for plain, paged, pageable in zip(problem.plain_bytes, problem.paged_bytes, worthwhile, strict=True)
+            for plain, paged, pageable in zip(problem.plain_bytes, problem.paged_bytes, self.pageable, strict=True)
         ]
         self.steps: list[Step] = []
         self.seconds = 0.0
@@ -81,7 +81,7 @@ class _Run:
         self.depth = 0
         self.live_bytes = 0
         self.resident: dict[int, None] = {}  # in order of arrival: a set would iterate in no fixed order
-        self.stored: set[int] = set()
+        self.stored = {tensor for tensor in range(count) if problem.is_stored(tensor)}
         self.missed = [False] * count  # was made, is gone, and is in demand
         self.pins = [0] * count
         self.pending = [0] * count  # ops of the current recovery that still read it
@@ -108,6 +108,7 @@ class _Run:
         self._reserve(sum(self.footprint[t] for t in fresh) + problem.scratch_bytes[op])
         self.steps.append(Compute(problem.op_names[op]))
         self._charge(problem.seconds[op])
+        self.stored.difference_update(problem.dirties[op])  # what storage has of them is out of date
         for tensor in fresh:
             self._arrive(tensor)
         for tensor in reads:
@@ -192,6 +193,8 @@ class _Run:
     def _release(self, tensor: int) -> None:
         """Frees a tensor that nothing will ask for."""
         if not (self.demand[tensor] or self.pins[tensor] or self.pending[tensor]) and tensor in self.resident:
+            if self.problem.is_stored(tensor):
+                self._save(tensor)
             self._leave(tensor)
 
     def _reserve(self, nbytes: int) -> None:
@@ -203,10 +206,14 @@ class _Run:
 
     def _evict(self, tensor: int) -> None:
         _, page = self._way_back(tensor)
-        if page and tensor not in self.stored:
+        if page:
+            self._save(tensor)
+        self._leave(tensor)
+
+    def _save(self, tensor: int) -> None:
+        if tensor not in self.stored:
             self.steps.append(PageOut(self.problem.tensor_names[tensor]))
             self.stored.add(tensor)
-        self._leave(tensor)
 
     def _victim(self) -> int | None:
         policy, footprint, pins = self.policy, self.footprint, self.pins
@@ -241,11 +248,10 @@ class _Run:
     def _transfer_seconds(self, tensor: int) -> float:
         transfers, weight = self.problem.transfers, self.policy.transfer_weight
         assert transfers is not None
-        assert weight is not None
         seconds = transfers.read_seconds[tensor]
         if tensor not in self.stored:
             seconds += transfers.write_seconds[tensor]
-        return weight * seconds
+        return seconds if weight is None else weight * seconds  # None: only stored tensors are paged, for they must
 
     # -- where tensors are -------------------------------------------------------------------------------------
 
@@ -297,7 +303,10 @@ class _Run:
         cache.value[moved] = None
         stack = [moved]
         while stack:
-            for tensor in problem.reads[problem.producer[stack.pop()]]:
+            made = stack.pop()
+            if problem.is_stored(made):
+                continue
+            for tensor in problem.reads[problem.producer[made]]:
                 cache.value[tensor] = None
                 if cache.is_on_a_path[tensor] and tensor not in self.resident:
                     cache.is_on_a_path[tensor] = False

@@ -6,22 +6,14 @@ one clever search. Storage is used only where it is cheaper than recomputing, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 
-from edgetrain.cost.analytic import OpCost, StorageCost
-from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Step, replay
+from edgetrain.plan.schedule import Step
+from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.evict import Policy, run_inside
-from edgetrain.plan.solvers.keep_all import keep_all_steps
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.problem import (
-    Problem,
-    busy_seconds,
-    largest_op_bytes,
-    make_problem,
-    priced_in_joules,
-)
+from edgetrain.plan.solvers.problem import Problem, busy_seconds, largest_op_bytes, priced_in_joules
+from edgetrain.plan.solvers.question import Question
 from edgetrain.plan.solvers.refine import refine
 
 # Powers of cost, size and distance, and the weight of what is missed: see `evict.Policy`. Chosen by trying them on
@@ -72,42 +64,21 @@ def _grid(*, pages: bool) -> Iterator[tuple[float, Policy]]:
         yield from ((share, policy) for share in shares)
 
 
-def solve_greedy(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: keep-all if it fits, else the cheapest schedule that some policy finds inside the limit."""
-    everything = keep_all_steps(graph, function)
-    if limit_bytes is None or replay(graph, function, everything, costs).temporary_peak_bytes <= limit_bytes:
-        return everything
-    problem = make_problem(graph, function, costs, storage)
-    in_joules = options is not None and options.objective == "joules"
+def answer_greedy(question: Question) -> Answer:
+    """Keep-all if it fits, else the cheapest schedule that some policy finds inside the limit."""
+    kept = question.answer_everything()
+    if kept is not None or question.limit_bytes is None:
+        return kept or NO_ANSWER
+    in_joules = question.options.objective == "joules"
+    problem = priced_in_joules(question.problem) if in_joules else question.problem
     best: tuple[Step, ...] | None = None
     best_cost = (float("inf"), float("inf"))
-    for steps in quick_schedules(priced_in_joules(problem) if in_joules else problem, limit_bytes):
-        found = replay(graph, function, steps, costs, storage)
+    for steps in quick_schedules(problem, question.limit_bytes):
+        found = question.replayed(steps)
         cost = (found.joules, found.seconds) if in_joules else (found.seconds, found.joules)
         if cost < best_cost:
             best, best_cost = steps, cost
-    return best
-
-
-def solve_greedy_without_storage(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: `solve_greedy` that only recomputes."""
-    return solve_greedy(graph, function, limit_bytes, costs, None, options=options)
+    return NO_ANSWER if best is None else Answer(steps=best, cost=best_cost[0])
 
 
 def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
@@ -124,43 +95,19 @@ def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, 
         yield steps
 
 
-def smallest_feasible(
-    graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
-) -> int:
-    """The smallest peak of temporaries, in bytes, that `solve_greedy` reached; it holds when given back as a limit."""
-    problem = make_problem(graph, function, costs, storage)
-    policies = _policies(pages=storage is not None)
-    everything = replay(graph, function, keep_all_steps(graph, function), costs).temporary_peak_bytes
+def smallest_feasible(question: Question) -> int:
+    """The smallest peak of temporaries, in bytes, that `answer_greedy` reached; it holds when given back as a limit."""
+    problem = question.problem
+    policies = _policies(pages=question.storage is not None)
+    everything = question.peak_bytes(question.everything)
     low, high = largest_op_bytes(problem) - 1, everything
     tolerance = max(1, int(_FLOOR_SHARE * everything))
     while high - low > tolerance:
         middle = (low + high) // 2
-        peak = _first_peak(graph, function, costs, storage, problem, middle, policies)
-        if peak is None:
+        found = (steps for policy in policies if (steps := run_inside(problem, middle, policy)) is not None)
+        first = next(found, None)
+        if first is None:
             low = middle
         else:
-            high = peak
+            high = question.peak_bytes(first)
     return high
-
-
-def _first_peak(
-    graph: TrainGraph,
-    function: str,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    problem: Problem,
-    limit_bytes: int,
-    policies: Iterable[Policy],
-) -> int | None:
-    for policy in policies:
-        steps = run_inside(problem, limit_bytes, policy)
-        if steps is not None:
-            return replay(graph, function, steps, costs, storage).temporary_peak_bytes
-    return None
-
-
-def smallest_feasible_without_storage(
-    graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
-) -> int:
-    """`smallest_feasible` for solvers that only recompute."""
-    return smallest_feasible(graph, function, costs, None)

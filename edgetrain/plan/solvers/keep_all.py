@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from edgetrain.cost.analytic import OpCost, StorageCost
-from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Compute, Free, Step, replay
-from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.graph.ir import Op, TrainGraph
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step
 
 
-def keep_all_steps(graph: TrainGraph, function: str) -> tuple[Step, ...]:
-    """The schedule without recomputation or paging; its peak is the least for the function's own order."""
+def keep_all_steps(graph: TrainGraph, function: str, *, stored: frozenset[str] = frozenset()) -> tuple[Step, ...]:
+    """The schedule without recomputation; its peak is the least for the function's own order with what is kept.
+
+    Persistent tensors in `stored` come in before their first use, go after their last, and are written where they
+    changed.
+    """
     ops = graph.functions[function]
+    first_touch: dict[str, int] = {}
     last_touch: dict[str, int] = {}
     for position, op in enumerate(ops):
-        for name in (*op.reads, *op.writes):
-            if graph.tensors[name].is_temporary:
-                last_touch[name] = position
+        for name in _moving(graph, op, stored):
+            first_touch.setdefault(name, position)
+            last_touch[name] = position
     steps: list[Step] = []
+    written: set[str] = set()
     for position, op in enumerate(ops):
+        touched = tuple(_moving(graph, op, stored))
+        steps += [PageIn(name) for name in touched if name in stored and first_touch[name] == position]
         steps.append(Compute(op.name))
-        touched = dict.fromkeys((*op.reads, *op.writes))
-        steps += [Free(name) for name in touched if last_touch.get(name) == position]
+        written.update(op.writes)
+        going = [name for name in touched if last_touch[name] == position]
+        steps += [PageOut(name) for name in going if name in stored and name in written]
+        steps += [Free(name) for name in going]
     return tuple(steps)
 
 
-def solve_keep_all(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: the one schedule it knows, if it fits."""
-    steps = keep_all_steps(graph, function)
-    if limit_bytes is None or replay(graph, function, steps, costs).temporary_peak_bytes <= limit_bytes:
-        return steps
-    return None
-
-
-def keep_all_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
-    """The bytes of temporaries that `solve_keep_all` needs."""
-    return replay(graph, function, keep_all_steps(graph, function), costs).temporary_peak_bytes
+def _moving(graph: TrainGraph, op: Op, stored: frozenset[str]) -> Iterator[str]:
+    """What an op touches that is not in memory throughout, each once."""
+    for name in dict.fromkeys((*op.reads, *op.writes)):
+        if graph.tensors[name].is_temporary or name in stored:
+            yield name

@@ -1,23 +1,22 @@
 """The exact planner for real graphs: recomputing and paging chosen together, by the windowed program.
 
-Weights and state are part of every budget already; here are the temporaries, with scratch, page alignment and the
-updates in place, after which nothing that reads the old value may run again (the timeline has no slot for it).
+Weights and state are part of every budget already; here are the temporaries and what is stored, with scratch, page
+alignment and the updates in place, after which nothing that reads the old value may run again (the timeline has no slot
+for it).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
-from edgetrain.cost.analytic import OpCost, StorageCost
-from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Step, replay
+from edgetrain.plan.schedule import Step
+from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.greedy import quick_schedules
-from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.problem import Problem, make_problem, priced_in_joules
-from edgetrain.plan.solvers.search import Answer, Price, SearchOptions, search
+from edgetrain.plan.solvers.problem import Problem, priced_in_joules
+from edgetrain.plan.solvers.question import Question
+from edgetrain.plan.solvers.search import Price, SearchOptions, search
 from edgetrain.plan.solvers.windowed_model import Aim
 
 log = logging.getLogger(__name__)
@@ -27,63 +26,38 @@ log = logging.getLogger(__name__)
 _STALL_SHARE = 0.3
 
 
-def solve_milp(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: keep-all if it fits, else the cheapest schedule found inside the limit in the time allowed."""
-    answer = answer_milp(graph, function, limit_bytes, costs, storage, options=options)
-    if answer.gap is not None:
-        log.info("`%s` is at most %.2g %% from the best plan of its window", function, 100 * answer.gap)
-    return answer.steps
-
-
-def solve_checkmate(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: `solve_milp` without paging, which is Checkmate's question (Jain et al., arXiv:1910.02653)."""
-    return answer_milp(graph, function, limit_bytes, costs, None, options=options).steps
-
-
-def answer_milp(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-    search_options: SearchOptions | None = None,
-) -> Answer:
-    """`solve_milp` with what it knows: the replayed cost in the objective's unit, and the proven bound."""
-    options = options or SolverOptions()
-    everything = keep_all_steps(graph, function)
-    price = _price(graph, function, limit_bytes, costs, storage, options)
-    kept = price(everything)
+def answer_milp(question: Question, *, search_options: SearchOptions | None = None) -> Answer:
+    """Keep-all if it fits, else the cheapest schedule found inside the limit in the time allowed, with its bound."""
+    price = _price(question)
+    kept = None if question.stored else price(question.everything)
     if kept is not None:
-        return Answer(steps=everything, cost=kept, bound=kept, is_infeasible=False)
-    if limit_bytes is None:  # keep-all is the cheapest there is, and breaks a deadline or an energy budget
-        return Answer(steps=None, cost=None, bound=None, is_infeasible=True)
-    problem = make_problem(graph, function, costs, storage)
+        return Answer(steps=question.everything, cost=kept, bound=kept)
+    if question.limit_bytes is None:  # keep-all is the cheapest there is, and breaks a deadline or an energy budget
+        return replace(NO_ANSWER, is_infeasible=True)
+    options, problem = question.options, question.problem
     priced = priced_in_joules(problem) if options.objective == "joules" else problem
-    return search(
+    answer = search(
         problem,
-        _aim(limit_bytes, problem, options),
+        _aim(question.limit_bytes, problem, options),
         price,
-        known=quick_schedules(priced, limit_bytes),
-        options=search_options or SearchOptions(time_limit_s=options.time_limit_s, nodes=options.nodes),
+        known=quick_schedules(priced, question.limit_bytes),
+        options=search_options or _search_options(question),
     )
+    if answer.gap is not None:
+        log.info("`%s` is at most %.2g %% from the best plan of its window", question.function, 100 * answer.gap)
+    return answer
+
+
+def answer_checkmate(question: Question) -> Answer:
+    """`answer_milp` without paging, which is Checkmate's question (Jain et al., arXiv:1910.02653)."""
+    return answer_milp(question.without_paging())
+
+
+def _search_options(question: Question) -> SearchOptions:
+    def told(done_s: float, limit_s: float) -> None:
+        question.progress(f"planning {question.function}", round(min(done_s, limit_s)), round(limit_s))
+
+    return SearchOptions(time_limit_s=question.options.time_limit_s, nodes=question.options.nodes, told=told)
 
 
 def _aim(limit_bytes: int, problem: Problem, options: SolverOptions) -> Aim:
@@ -98,16 +72,11 @@ def _aim(limit_bytes: int, problem: Problem, options: SolverOptions) -> Aim:
     return aim if problem.transfers is None or options.objective == "joules" else replace(aim, stall_share=_STALL_SHARE)
 
 
-def _price(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    options: SolverOptions,
-) -> Price:
+def _price(question: Question) -> Price:
+    options, limit_bytes = question.options, question.limit_bytes
+
     def price(steps: tuple[Step, ...]) -> float | None:
-        found = replay(graph, function, steps, costs, storage)
+        found = question.replayed(steps)
         if limit_bytes is not None and found.temporary_peak_bytes > limit_bytes:
             return None
         if options.deadline_s is not None and found.seconds > options.deadline_s:

@@ -41,5 +41,6 @@ def _binaries_by_op(model: WindowedModel) -> list[list[str]]:
         if not slot.is_first:
             names[slot.op].append(run.name)
     for (tensor, _), keep in model.keeps.items():
-        names[model.problem.producer[tensor]].append(keep.name)
+        stored = model.problem.is_stored(tensor)
+        names[model.problem.uses[tensor][0] if stored else model.problem.producer[tensor]].append(keep.name)
     return names

@@ -34,6 +34,7 @@ class Effort:
     seconds: float
     nodes: int | None = None
     relative_gap: float = 1e-6
+    told: Callable[[], None] | None = None  # called now and then while HiGHS works
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ class HighsSession:
         highs.setOptionValue("time_limit", max(0.01, effort.seconds))
         highs.setOptionValue("mip_rel_gap", effort.relative_gap)
         highs.setOptionValue("mip_max_nodes", effort.nodes if effort.nodes is not None else highspy.kHighsIInf)
-        highs.run()
+        self._run_telling(effort.told)
         info = highs.getInfo()
         is_solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         model_status = highs.getModelStatus()
@@ -117,6 +118,17 @@ class HighsSession:
             objective=objective,
             bound=bound,
         )
+
+    def _run_telling(self, told: Callable[[], None] | None) -> None:
+        """Runs HiGHS, which asks several times a second whether to go on: the moment to say how far it is."""
+        if told is None:
+            self._highs.run()
+            return
+        kind = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
+        self._highs.setCallback(lambda *_: told(), None)
+        self._highs.startCallback(kind)
+        self._highs.run()
+        self._highs.stopCallback(kind)
 
 
 class PulpSession:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from edgetrain.units import Joules, Seconds
 
 PlanObjective = Literal["seconds", "joules"]
+
+# What a long search tells: stage, done, total (0: unknown). An exact solver counts seconds of its time limit.
+Progress = Callable[[str, int, int], None]
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Tells nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

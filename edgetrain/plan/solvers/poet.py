@@ -14,20 +14,17 @@ Scratch is added; POET knows none. Nothing is added to make it faster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pulp
 
-from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.errors import UsageError
-from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, replay
-from edgetrain.plan.solvers.keep_all import keep_all_steps
+from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step
+from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.open_solvers import Effort, HighsSession, Outcome
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.problem import Problem, make_problem
+from edgetrain.plan.solvers.problem import Problem
+from edgetrain.plan.solvers.question import Question
 from edgetrain.plan.solvers.windowed_model import Aim
 
 MAX_OPS = 40  # 5T² binaries: beyond, not even the root relaxation is solved in reasonable time
@@ -35,13 +32,7 @@ MAX_OPS = 40  # 5T² binaries: beyond, not even the root relaxation is solved in
 Variable = Any  # pulp.LpVariable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoetAnswer:
-    steps: tuple[Step, ...] | None
-    bound: float | None
-
-
-def answer_poet(problem: Problem, aim: Aim, *, time_limit_s: float) -> PoetAnswer:
+def solve_poet_program(problem: Problem, aim: Aim, *, time_limit_s: float) -> Answer:
     """The schedule that POET's program has when it is optimal or out of time. The caller must replay it.
 
     Raises `UsageError` for more than `MAX_OPS` ops.
@@ -56,31 +47,20 @@ def answer_poet(problem: Problem, aim: Aim, *, time_limit_s: float) -> PoetAnswe
     model = _PoetModel(problem=problem, aim=aim)
     outcome = HighsSession(model.program).solve(Effort(seconds=time_limit_s))
     bound = None if outcome.bound is None else outcome.bound * model.scale
-    return PoetAnswer(steps=model.decode(outcome) if outcome.values else None, bound=bound)
+    return Answer(steps=model.decode(outcome) if outcome.values else None, bound=bound)
 
 
-def solve_poet(
-    graph: TrainGraph,
-    function: str,
-    limit_bytes: int | None,
-    costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
-    *,
-    options: SolverOptions | None = None,
-) -> tuple[Step, ...] | None:
-    """A `Solver`: keep-all if it fits, else what POET's program finds. It minimises joules, as POET does.
+def answer_poet(question: Question) -> Answer:
+    """Keep-all if it fits, else what POET's program finds. It minimises joules, as POET does.
 
     Raises `UsageError` for more than `MAX_OPS` ops.
     """
-    everything = keep_all_steps(graph, function)
-    if limit_bytes is None or replay(graph, function, everything, costs).temporary_peak_bytes <= limit_bytes:
-        return everything
-    aim = Aim(limit_bytes=limit_bytes, joules_weight=1.0)
-    time_limit_s = (options or SolverOptions()).time_limit_s
-    steps = answer_poet(make_problem(graph, function, costs, storage), aim, time_limit_s=time_limit_s).steps
-    if steps is None or replay(graph, function, steps, costs, storage).temporary_peak_bytes > limit_bytes:
-        return None
-    return steps
+    kept = question.answer_everything()
+    if kept is not None or question.limit_bytes is None:
+        return kept or NO_ANSWER
+    aim = Aim(limit_bytes=question.limit_bytes, joules_weight=1.0)
+    steps = solve_poet_program(question.problem, aim, time_limit_s=question.options.time_limit_s).steps
+    return question.first_that_fits([] if steps is None else [steps])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """One function of a graph as integers: what solvers walk over thousands of times.
 
 Temporaries and ops are numbered; an op's number is its position in the function's own order, which solvers keep:
-they only insert recomputations and transfers.
+they only insert recomputations and transfers. Stored persistent tensors are numbered after the temporaries: no op makes
+them, they begin in storage, and an op that updates one reads it and leaves it dirty, to be written before it goes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from edgetrain.graph.ir import Op, Tensor, TrainGraph
 from edgetrain.plan.schedule import PAGE_BYTES, Compute, PageIn, PageOut, Step, footprint_bytes
 
 NEVER = 1 << 60  # a position after every op
+NOBODY = -1  # the producer of a stored tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,11 @@ class Transfers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`reads`, `writes` and the rest hold temporaries only; persistent tensors show up in `rerun_until`."""
+    """What a function does to its temporaries and stored tensors; other persistent tensors show in `rerun_until` only.
+
+    A stored tensor is in `reads` of every op that touches it, in no op's `writes`, and in `dirties` of the ops that
+    change it.
+    """
 
     op_names: tuple[str, ...]
     reads: tuple[tuple[int, ...], ...]  # by op, without repetition
@@ -45,14 +51,35 @@ class Problem:
     uses: tuple[tuple[int, ...], ...]  # by tensor: the ops that read it, ascending
     recompute_until: tuple[int, ...]  # by tensor, see `recompute_limits`
     transfers: Transfers | None  # None without storage
+    dirties: tuple[tuple[int, ...], ...]  # by op: stored tensors that it updates in place
+
+    def is_stored(self, tensor: int) -> bool:
+        """Whether it is a persistent tensor that begins and ends in storage."""
+        return self.producer[tensor] == NOBODY
 
 
-def make_problem(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> Problem:
+def make_problem(
+    graph: TrainGraph,
+    function: str,
+    costs: Mapping[str, OpCost],
+    storage: StorageCost | None,
+    *,
+    stored: frozenset[str] = frozenset(),
+) -> Problem:
+    """The function's problem. `stored` names persistent tensors that live in storage; it needs a `storage`."""
     ops = graph.functions[function]
-    tensors = graph.temporaries(function)
+    temporaries = graph.temporaries(function)
+    touched = dict.fromkeys(name for op in ops for name in (*op.reads, *op.writes) if name in stored)
+    tensors = (*temporaries, *(graph.tensors[name] for name in touched))
     number = {tensor.name: index for index, tensor in enumerate(tensors)}
-    reads = tuple(tuple(number[n] for n in dict.fromkeys(op.reads) if n in number) for op in ops)
-    writes = tuple(tuple(number[n] for n in dict.fromkeys(op.writes) if n in number) for op in ops)
+    made = {tensor.name for tensor in temporaries}
+    reads = tuple(
+        tuple(
+            number[n] for n in dict.fromkeys((*op.reads, *op.writes)) if n in touched or (n in made and n in op.reads)
+        )
+        for op in ops
+    )
+    writes = tuple(tuple(number[n] for n in dict.fromkeys(op.writes) if n in made) for op in ops)
     producer, uses = producers_and_uses(reads, writes, len(tensors))
     deadlines = op_deadlines(graph, ops)
     return Problem(
@@ -70,6 +97,7 @@ def make_problem(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], 
         uses=uses,
         recompute_until=recompute_limits(deadlines, reads, producer, uses),
         transfers=None if storage is None else _transfers(tensors, storage),
+        dirties=tuple(tuple(number[n] for n in dict.fromkeys(op.writes) if n in touched) for op in ops),
     )
 
 
@@ -95,8 +123,8 @@ def priced_in_joules(problem: Problem) -> Problem:
 def producers_and_uses(
     reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], tensor_count: int
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """For each tensor, the op that writes it and the ops that read it, ascending."""
-    producer = [0] * tensor_count
+    """For each tensor, the op that writes it (`NOBODY` for stored ones) and the ops that read it, ascending."""
+    producer = [NOBODY] * tensor_count
     uses: list[list[int]] = [[] for _ in range(tensor_count)]
     for position in range(len(reads)):
         for tensor in writes[position]:
@@ -151,9 +179,14 @@ def recompute_limits(
     never paints itself into a corner.
     """
     until: list[int] = []
-    for position in producer:  # sources come first: tensors are numbered as they are made
+    for position in producer:  # sources come first: tensors are numbered as they are made, stored ones last
+        if position == NOBODY:
+            until.append(-1)  # never recomputed: storage always has it
+            continue
         limit = deadlines[position]
         for source in reads[position]:
+            if producer[source] == NOBODY:
+                continue  # whether it still has the value is in the deadline already
             last_use = uses[source][-1]  # not empty: this producer reads it
             limit = min(limit, max(until[source], last_use))
         until.append(limit)

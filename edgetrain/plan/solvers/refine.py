@@ -24,6 +24,7 @@ class _Action:
     step: Compute | PageOut | PageIn
     begins: frozenset[int]  # tensors that come into memory here, whether or not anybody reads them
     needs: tuple[int, ...]  # tensors that must be in memory here
+    dirties: tuple[int, ...] = ()  # stored tensors that change here
     is_first_run: bool = False
     scratch_bytes: int = 0
     seconds: float = 0.0
@@ -83,6 +84,7 @@ def _actions_of(problem: Problem, steps: Sequence[Step]) -> list[_Action]:
                     step=step,
                     begins=frozenset(problem.writes[op]) - in_memory,
                     needs=problem.reads[op],
+                    dirties=problem.dirties[op],
                     is_first_run=op not in has_run,
                     scratch_bytes=problem.scratch_bytes[op],
                     seconds=problem.seconds[op],
@@ -101,9 +103,12 @@ def _actions_of(problem: Problem, steps: Sequence[Step]) -> list[_Action]:
 
 
 def _remove_unread(actions: Sequence[_Action]) -> list[_Action]:
-    """Removes second runs and page-ins whose tensors nobody reads, and page-outs that are never read back."""
+    """Removes second runs and page-ins whose tensors nobody reads, and page-outs that are never read back.
+
+    The last value of a stored tensor is read back after the function: its last write stays.
+    """
     read_later: set[int] = set()
-    paged_in_later: set[int] = set()
+    paged_in_later = {tensor for action in actions for tensor in action.dirties}
     kept: list[_Action] = []
     for action in reversed(actions):
         useful = action.begins if action.is_first_run else action.begins & read_later
@@ -121,6 +126,7 @@ def _remove_unread(actions: Sequence[_Action]) -> list[_Action]:
                     continue
                 paged_in_later.difference_update(action.needs)
         read_later.update(action.needs)
+        paged_in_later.difference_update(action.dirties)  # what is written before this is out of date then
         kept.append(action)
     return kept[::-1]
 
@@ -160,6 +166,15 @@ def _gaps(spans: Sequence[_Span]) -> list[_Gap]:
             gaps.append(_Gap(tensor=span.tensor, start=previous[span.tensor].last_need + 1, end=span.begin))
         previous[span.tensor] = span
     return gaps
+
+
+def _first_reads(problem: Problem, spans: Sequence[_Span]) -> list[_Gap]:
+    """The time before each stored tensor's first stay: it can be read from the beginning on."""
+    first: dict[int, _Gap] = {}
+    for span in spans:
+        if problem.is_stored(span.tensor) and span.tensor not in first:
+            first[span.tensor] = _Gap(tensor=span.tensor, start=0, end=span.begin)
+    return list(first.values())
 
 
 def _fill_gaps(
@@ -203,7 +218,7 @@ def _seconds_spared(problem: Problem, action: _Action) -> float:
 
 
 def _write_early(actions: Sequence[_Action]) -> list[_Action]:
-    """Moves each page-out to right behind the action that began the stay: the write then hides behind computing."""
+    """Moves each page-out to right behind the action that made the value: the write then hides behind computing."""
     moved: dict[int, list[_Action]] = {}
     begun_at: dict[int, int] = {}
     rest: list[tuple[int, _Action]] = []
@@ -212,7 +227,7 @@ def _write_early(actions: Sequence[_Action]) -> list[_Action]:
             moved.setdefault(begun_at[action.needs[0]], []).append(action)
             continue
         rest.append((index, action))
-        begun_at.update(dict.fromkeys(action.begins, index))
+        begun_at.update(dict.fromkeys((*action.begins, *action.dirties), index))
     return [item for index, action in rest for item in (action, *moved.get(index, ()))]
 
 
@@ -226,7 +241,7 @@ def _read_early(
     bytes_at = occupancy.bytes_at
     goes_before: dict[int, list[_Action]] = {}
     moved: set[int] = set()
-    for gap in _gaps(occupancy.spans):
+    for gap in (*_first_reads(problem, occupancy.spans), *_gaps(occupancy.spans)):
         if not isinstance(actions[gap.end].step, PageIn):
             continue
         nbytes = footprint[gap.tensor]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgetrain.plan.schedule import PageIn, Step
+from edgetrain.plan.solvers.answer import Answer
 from edgetrain.plan.solvers.neighbourhood import fixed_outside, sweep
 from edgetrain.plan.solvers.open_solvers import OPEN_SOLVERS, Effort, Outcome, Session, Status
 from edgetrain.plan.solvers.problem import Problem, largest_op_bytes
@@ -47,28 +48,7 @@ class SearchOptions:
     relative_gap: float = 1e-6
     open_solver: str = "highs"
     full: bool = False  # every op in every stage: the reference formulation, for small graphs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The best schedule found, if any, with its replayed cost.
-
-    `bound` is proven for all schedules that recompute only inside the windows of the timeline. `is_infeasible` says
-    that more than the windows was tried: an op alone does not fit, or the program has no solution even where every op
-    may run in every stage.
-    """
-
-    steps: tuple[Step, ...] | None
-    cost: float | None
-    bound: float | None
-    is_infeasible: bool
-
-    @property
-    def gap(self) -> float | None:
-        """How much cheaper a schedule could be at most, as a share of this one's cost."""
-        if self.cost is None or self.bound is None:
-            return None
-        return max(0.0, self.cost - self.bound) / self.cost if self.cost else 0.0
+    told: Callable[[float, float], None] = lambda done_s, limit_s: None  # how long it has searched, now and then
 
 
 def search(
@@ -76,10 +56,11 @@ def search(
 ) -> Answer:
     """The cheapest schedule that the caller accepts, as far as time allows, never dearer than the `known` ones."""
     if largest_op_bytes(problem) > aim.limit_bytes:
-        return Answer(steps=None, cost=None, bound=None, is_infeasible=True)
+        return Answer(steps=None, is_infeasible=True)
     run = _Search(problem=problem, aim=aim, price=price, options=options)
     for steps in known:
         run.offer(steps)
+        run.tell()
     if problem.transfers is not None and aim.lanes != "free":
         # A transfer is slower than most ops: the smaller program without paging soon has a plan that is hard to beat.
         run.improve(
@@ -90,8 +71,8 @@ def search(
         if run.best is not None or status is not Status.INFEASIBLE:
             break
         if candidate.is_whole:
-            return Answer(steps=None, cost=None, bound=None, is_infeasible=True)
-    return Answer(steps=run.best, cost=run.best_cost, bound=run.bound, is_infeasible=False)
+            return Answer(steps=None, is_infeasible=True)
+    return Answer(steps=run.best, cost=run.best_cost, bound=run.bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +92,9 @@ class _Search:
     bound: float | None = None
     started_s: float = field(default_factory=time.monotonic)
     ends_s: float = 0.0  # of the current search
+
+    def tell(self) -> None:
+        self.options.told(time.monotonic() - self.started_s, self.options.time_limit_s)
 
     def offer(self, steps: tuple[Step, ...]) -> bool:
         """Takes the schedule if it is the cheapest so far."""
@@ -178,7 +162,7 @@ class _Search:
         return self.ends_s - time.monotonic()
 
     def _effort(self, seconds: float) -> Effort:
-        return Effort(seconds=seconds, nodes=self.options.nodes, relative_gap=self.options.relative_gap)
+        return Effort(seconds=seconds, nodes=self.options.nodes, relative_gap=self.options.relative_gap, told=self.tell)
 
     def _take_bound(self, timeline: tuple[Slot, ...], model: WindowedModel, relaxed: Outcome) -> None:
         """The relaxation's bound; where the program is pessimistic about transfers, that of an optimistic one."""
@@ -194,8 +178,9 @@ class _Search:
             self.bound = bound if self.bound is None else max(self.bound, bound)
 
     def _start(self, model: WindowedModel) -> Mapping[str, float] | None:
-        """The best schedule as a start, unless it pages and the program cannot."""
-        if self.best is None or (not model.page_ins and any(isinstance(step, PageIn) for step in self.best)):
+        """The best schedule as a start, unless it pages what the program cannot."""
+        pageable = {self.problem.tensor_names[tensor] for tensor, _ in model.page_ins}
+        if self.best is None or any(isinstance(step, PageIn) and step.tensor not in pageable for step in self.best):
             return None
         return values_of(model, self.best)
 

@@ -68,7 +68,7 @@ def _window(problem: Problem, stage: int, hops: int) -> set[int]:
     frontier = [tensor for tensor in problem.reads[stage] if tensor not in just_touched]
     window: set[int] = set()
     for _ in range(hops + 1):
-        ops = {problem.producer[tensor] for tensor in frontier} - window
+        ops = {problem.producer[tensor] for tensor in frontier if not problem.is_stored(tensor)} - window
         ops = {op for op in ops if problem.rerun_until[op] >= stage}
         window |= ops
         frontier = [tensor for op in sorted(ops) for tensor in problem.reads[op]]

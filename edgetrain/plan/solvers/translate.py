@@ -29,6 +29,7 @@ def schedule_of(model: WindowedModel, values: Mapping[str, float]) -> tuple[Step
             in_memory.update(problem.writes[slot.op])
             if slot.is_first:
                 steps += [PageOut(problem.tensor_names[t]) for t in problem.writes[slot.op] if t in paged]
+                steps += [PageOut(problem.tensor_names[t]) for t in problem.dirties[slot.op]]
         for tensor in touched:
             kept = model.keeps.get((tensor, index))
             if tensor in in_memory and (kept is None or kept.name not in on):

@@ -10,6 +10,7 @@
 A tensor is kept or not between two slots that touch it, so there is no "free" variable and no big-M: POET's and
 Checkmate's 5T² + T|E| binaries become a few per slot. `runs` and `keeps` are binary; transfers are integral once these
 are. Redundant schedules (running what is in memory, keeping what nobody reads) are cut off: none of them is cheaper.
+Stored persistent tensors are paged in without having been written; what changes them pays for one write.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class WindowedModel:
 
 
 def build_model(problem: Problem, timeline: tuple[Slot, ...], aim: Aim, *, pages: bool = True) -> WindowedModel:
-    """The program for the aim. Without `pages` nothing is paged, even if the problem has storage."""
+    """The program for the aim. Without `pages` only stored tensors are paged, even if the problem has storage."""
     builder = _Builder(problem=problem, timeline=timeline, aim=aim, pages=pages and problem.transfers is not None)
     builder.add_tensors()
     builder.add_memory_limit()
@@ -132,8 +133,7 @@ class _Builder:
 
     def add_tensors(self) -> None:
         for tensor in range(len(self.problem.tensor_names)):
-            pageable = self._is_pageable(tensor)
-            if pageable:
+            if self._is_pageable(tensor) and not self.problem.is_stored(tensor):
                 self.stored[tensor] = self.program.add_variable(f"store_{tensor}", 0, 1)
             before: Variable | None = None
             for number, slot in enumerate(self.touches[tensor]):
@@ -154,6 +154,8 @@ class _Builder:
                 self._at_most([(self.runs[slot], 1.0), *kept], 0)
 
     def _is_pageable(self, tensor: int) -> bool:
+        if self.problem.is_stored(tensor):
+            return True
         transfers = self.problem.transfers
         return self.pages and transfers is not None and transfers.is_worthwhile[tensor]
 
@@ -175,7 +177,8 @@ class _Builder:
         if self._is_pageable(tensor):
             page_in = self.program.add_variable(f"in_{tensor}_{slot}", 0, 1)
             self.page_ins[tensor, slot] = page_in
-            self._at_most([(page_in, 1), (self.stored[tensor], -1)], 0)
+            if tensor in self.stored:
+                self._at_most([(page_in, 1), (self.stored[tensor], -1)], 0)
             source = [*source, (page_in, -1.0)]
             if before is not None:
                 self._at_most([(page_in, 1), (before, 1)], 1)
@@ -240,7 +243,7 @@ class _Builder:
         if aim.energy_j is not None:
             self._limit(joules, aim.energy_j)
         if aim.written_bytes is not None:
-            self._limit([(v, problem.paged_bytes[t]) for t, v in self.stored.items()], aim.written_bytes)
+            self._limit(self._written(problem.paged_bytes), aim.written_bytes)
         # The solver's tolerances are absolute: an objective near one keeps microjoules from drowning in them.
         scale = aim.seconds_weight * sum(problem.seconds) + aim.joules_weight * sum(problem.joules) or 1.0
         total: dict[Variable, float] = {}
@@ -256,7 +259,7 @@ class _Builder:
 
     def _seconds_terms(self) -> Terms:
         computing = self._costs(self.problem.seconds, (), ())
-        if self.aim.lanes == "free" or not self.stored:
+        if self.aim.lanes == "free" or not self.page_ins:
             return computing
         reads, writes = self._transfer_costs("seconds")
         together = self._costs(self.problem.seconds, reads, writes)
@@ -271,7 +274,7 @@ class _Builder:
 
     def _transfer_costs(self, unit: Literal["seconds", "joules"]) -> tuple[Sequence[float], Sequence[float]]:
         transfers = self.problem.transfers
-        if transfers is None or not self.stored:
+        if transfers is None or not self.page_ins:
             return (), ()
         if unit == "seconds":
             return transfers.read_seconds, transfers.write_seconds
@@ -284,7 +287,15 @@ class _Builder:
         if reads:
             terms += [(variable, reads[tensor]) for (tensor, _), variable in self.page_ins.items()]
         if writes:
-            terms += [(variable, writes[tensor]) for tensor, variable in self.stored.items()]
+            terms += self._written(writes)
+        return terms
+
+    def _written(self, by_tensor: Sequence[float]) -> list[tuple[Variable, float]]:
+        """What each tensor that is written to storage counts, once: if it is paged out, or when it changes."""
+        terms = [(variable, float(by_tensor[tensor])) for tensor, variable in self.stored.items()]
+        for slot, candidate in enumerate(self.timeline):
+            if candidate.is_first:
+                terms += [(self.runs[slot], float(by_tensor[t])) for t in self.problem.dirties[candidate.op]]
         return terms
 
 

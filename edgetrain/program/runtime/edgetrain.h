@@ -6,6 +6,11 @@
  * bytes worth saving, [0, saved_bytes)), then constants, inputs and outputs. Their offsets are in edgetrain_model.h and
  * in the manifest.
  *
+ * A program may leave parameters and state in storage between their uses (EDGE_STORED_TENSORS > 0 in edgetrain_model.h,
+ * which then has EDGE_SLOT_<NAME> instead of an offset): they are read and written with edge_stored_read and
+ * edge_stored_write between calls, and must be written once before the first. On bare metal the application owns the
+ * storage: it fills those slots itself.
+ *
  * Use:
  *     1. put parameters.bin at the start of the arena,
  *     2. edge_open(...),
@@ -58,6 +63,12 @@ int32_t edge_open(void* arena, size_t arena_bytes, int32_t threads, const char* 
 int32_t edge_step(void);     /* forward, loss, backward and update on the inputs in the arena */
 int32_t edge_evaluate(void); /* forward only: the outputs */
 int32_t edge_apply(void);    /* the update, when gradients accumulate over several steps */
+
+#ifndef EDGE_BARE_METAL
+/* Between calls: copies a stored tensor out of the page file, or into it. `slot` is its EDGE_SLOT_<NAME>. */
+int32_t edge_stored_read(uint32_t slot, void* to);
+int32_t edge_stored_write(uint32_t slot, const void* from);
+#endif
 
 /* Stops the threads, drops the page file and forgets the arena. Does nothing when nothing is open. */
 void edge_close(void);

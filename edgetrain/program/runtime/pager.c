@@ -207,4 +207,20 @@ void edge_pager_close(void) {
 }
 
 #endif
+
+static int32_t finish(int32_t started) {
+  const int32_t drained = edge_page_drain();
+  return started != EDGE_OK ? started : drained;
+}
+
+int32_t edge_stored_read(uint32_t slot, void* to) {
+  if (edge_arena == NULL) return edge_fail(EDGE_ERROR_STATE);
+  return finish(edge_page_start_read(slot, to));
+}
+
+int32_t edge_stored_write(uint32_t slot, const void* from) {
+  if (edge_arena == NULL) return edge_fail(EDGE_ERROR_STATE);
+  return finish(edge_page_start_write(slot, from));
+}
+
 #endif

@@ -12,8 +12,9 @@ from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.pipeline import device_costs
+from edgetrain.plan.planner import least_bytes
 from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
-from edgetrain.plan.solvers import FLOORS, SOLVERS, STAND_INS
+from edgetrain.plan.solvers import SOLVERS, STAND_INS
 from edgetrain.program.compile import Compiled, compile_graph
 from edgetrain.units import Bytes
 from tests.edgetrain.agreement import onnx_models as models
@@ -66,8 +67,7 @@ def _tight_plan(workshop: Workshop, compiled: Compiled, solver: str, storage: St
     """A plan for a random budget below keep-all's memory."""
     keep_all = workshop.plan(compiled)
     costs = analytic_costs_by_function(compiled.graph, device_costs(workshop.target))
-    temporary = max(FLOORS[solver](compiled.graph, f, costs[f], storage) for f in compiled.graph.functions)
-    least = keep_all.persistent_bytes + temporary
+    least = least_bytes(compiled.graph, costs, solver=solver, storage=storage)
     rng = random.Random(seed)
     for _ in range(8):
         share = rng.uniform(0.05, 0.7)

@@ -7,7 +7,7 @@ import pytest
 
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import Phase, Role, TrainGraph
-from edgetrain.plan.explain import explain
+from edgetrain.plan.explain import explain, gap_text
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget
 from edgetrain.units import Bytes
@@ -105,13 +105,38 @@ def test_the_text_is_one_screen() -> None:
         "  gradients       2.048kB  47.8% ██████████████\n"
         "  scratch            512B  11.9% ████\n"
         "  fragmentation        0B   0.0%\n"
-        "  largest temporaries: gradient 2.048kB, hidden 1.024kB\n"
+        "  largest temporaries: `gradient` (backward) 2.048kB, `hidden` (forward) 1.024kB\n"
         "\n"
         "one step: 4.0 s, 4 J (modelled)\n"
         "slowdown: 1.00x against keeping everything, which needs 4.288kB\n"
         "recomputed: 0 runs of 0 ops\n"
         "paged: 0 tensors\n"
+        "solver: greedy, nothing to decide: everything is kept\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [
+        (None, "no bound"),
+        (0.0, "proven to be the least possible"),
+        (0.0031, "proven within 0.31 % of the least possible"),
+    ],
+)
+def test_what_is_proven_is_said_in_words(gap: float | None, text: str) -> None:
+    assert gap_text(gap) == text
+
+
+def test_an_exact_plan_says_how_far_it_is_from_the_least_possible() -> None:
+    graph = chain(8)
+    costs = {"step": unit_costs(graph)}
+    tight = Budget(memory_bytes=Bytes(7 * make_plan(graph, Budget(), costs).peak_bytes // 10))
+    exact, quick = (make_plan(graph, tight, costs, solver=solver) for solver in ("milp", "greedy"))
+    assert exact.gap is not None
+    assert 0.0 <= exact.gap < 1.0
+    assert quick.gap is None
+    assert "solver: milp, proven" in explain(graph, exact).to_text()
+    assert "solver: greedy, no bound" in explain(graph, quick).to_text()
 
 
 def test_the_json_holds_every_number() -> None:

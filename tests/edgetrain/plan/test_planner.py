@@ -120,7 +120,8 @@ def test_the_infeasible_error_reads_well() -> None:
     assert str(caught.value) == (
         "no plan fits 4kB; the least possible is 15.36kB\n"
         "why: at op `dense_backward` (MatMul_3) of `step` memory holds gradients 8.192kB, activations 4.096kB, "
-        "parameters 2.048kB, inputs 1.024kB; largest temporaries there: `gradient` 8.192kB, `hidden` 4.096kB\n"
+        "parameters 2.048kB, inputs 1.024kB; largest temporaries there: `gradient` (MatMul_3) 8.192kB, "
+        "`hidden` (dense) 4.096kB\n"
         "fix: give it more memory with `--budget 15.36kB`, lower `train.batch=`, or train fewer tensors with "
         "`update.mode=head`"
     )

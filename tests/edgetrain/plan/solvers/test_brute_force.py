@@ -7,7 +7,7 @@ from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.plan.schedule import Compute, replay
 from edgetrain.plan.solvers.brute_force import solve_exactly
-from edgetrain.plan.solvers.keep_all import keep_all_floor
+from tests.edgetrain.plan.questions import keep_all_floor
 from tests.edgetrain.plan.training_graphs import chain, graph_of, op, tensor, unit_costs
 
 FREE_STORAGE = StorageCost(

@@ -6,20 +6,15 @@ import pytest
 
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.plan.schedule import PageIn, PageOut, replay
-from edgetrain.plan.solvers import FLOORS, SOLVERS
 from edgetrain.plan.solvers.decided import (
     Decisions,
     capuchin_order,
     decided_steps,
     longest_waits,
-    solve_capuchin,
-    solve_sqrt_n,
-    solve_swap_all,
-    sqrt_n_floor,
-    swap_all_floor,
 )
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
+from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.problem import make_problem
+from tests.edgetrain.plan.questions import floor_of, keep_all_floor, solved
 from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
 
 STORAGE = StorageCost(
@@ -52,7 +47,7 @@ def test_a_chain_with_root_n_checkpoints_needs_two_roots_of_memory_and_runs_forw
     graph = chain(layers)
     costs = unit_costs(graph)
     limit = (2 * math.isqrt(layers) + 4) * 1024
-    steps = solve_sqrt_n(graph, "step", limit, costs, None)
+    steps = solved("sqrt-n", graph, "step", limit, costs, None)
     assert steps is not None
     assert sum(replay(graph, "step", steps, costs).recomputed.values()) <= layers
 
@@ -60,7 +55,7 @@ def test_a_chain_with_root_n_checkpoints_needs_two_roots_of_memory_and_runs_forw
 def test_swapping_all_pages_each_waiting_tensor_out_and_in_once() -> None:
     graph = chain(6, nbytes=8192)
     costs = unit_costs(graph)
-    steps = solve_swap_all(graph, "step", swap_all_floor(graph, "step", costs, STORAGE), costs, STORAGE)
+    steps = solved("swap-all", graph, "step", floor_of("swap-all", graph, "step", costs, STORAGE), costs, STORAGE)
     assert steps is not None
     out = [step.tensor for step in steps if isinstance(step, PageOut)]
     back = [step.tensor for step in steps if isinstance(step, PageIn)]
@@ -82,17 +77,17 @@ def test_capuchin_lets_go_first_what_storage_hides() -> None:
 def test_a_baselines_schedule_is_valid_inside_its_limit_and_its_floor_holds(solver: str, seed: int) -> None:
     graph = random_graph(seed, forward_ops=20, unit_bytes=4096)
     costs = random_costs(graph, seed)
-    floor = FLOORS[solver](graph, "step", costs, STORAGE)
-    steps = SOLVERS[solver](graph, "step", floor, costs, STORAGE)
+    floor = floor_of(solver, graph, "step", costs, STORAGE)
+    steps = solved(solver, graph, "step", floor, costs, STORAGE)
     assert steps is not None
     assert replay(graph, "step", steps, costs, STORAGE).temporary_peak_bytes <= floor
-    assert SOLVERS[solver](graph, "step", floor - 1, costs, STORAGE) is None
+    assert solved(solver, graph, "step", floor - 1, costs, STORAGE) is None
 
 
 @pytest.mark.parametrize("solver", BASELINES)
 def test_a_baseline_keeps_all_where_that_fits(solver: str) -> None:
     graph = random_graph(0, forward_ops=20)
     costs = random_costs(graph, 0)
-    assert SOLVERS[solver](graph, "step", None, costs, STORAGE) == keep_all_steps(graph, "step")
-    assert sqrt_n_floor(graph, "step", costs, None) < keep_all_floor(graph, "step", costs, None)
-    assert solve_capuchin(graph, "step", None, costs, None) == keep_all_steps(graph, "step")
+    assert solved(solver, graph, "step", None, costs, STORAGE) == keep_all_steps(graph, "step")
+    assert floor_of("sqrt-n", graph, "step", costs, None) < keep_all_floor(graph, "step", costs, None)
+    assert solved("capuchin", graph, "step", None, costs, None) == keep_all_steps(graph, "step")

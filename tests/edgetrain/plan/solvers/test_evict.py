@@ -6,8 +6,8 @@ from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import Role
 from edgetrain.plan.schedule import PageIn, PageOut, replay
 from edgetrain.plan.solvers.evict import Policy, run_inside
-from edgetrain.plan.solvers.keep_all import keep_all_floor
 from edgetrain.plan.solvers.problem import make_problem
+from tests.edgetrain.plan.questions import keep_all_floor
 from tests.edgetrain.plan.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
 POLICY = Policy(cost_power=1.0, size_power=1.0, distance_power=1.0)

@@ -8,8 +8,8 @@ from edgetrain.cost.analytic import StorageCost
 from edgetrain.plan.schedule import Compute, replay
 from edgetrain.plan.solvers import FLOORS, SOLVERS
 from edgetrain.plan.solvers.brute_force import solve_exactly
-from edgetrain.plan.solvers.greedy import smallest_feasible, solve_greedy
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
+from edgetrain.plan.solvers.keep_all import keep_all_steps
+from tests.edgetrain.plan.questions import floor_of, keep_all_floor, solved
 from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
 
 STORAGE = StorageCost(
@@ -24,7 +24,7 @@ def test_greedy_is_never_better_than_the_exact_answer_nor_feasible_without_one(s
     everything = keep_all_floor(graph, "step", costs, None)
     for limit in range(everything, 0, -64):
         exact = solve_exactly(graph, "step", limit, costs)
-        greedy = solve_greedy(graph, "step", limit, costs, None)
+        greedy = solved("greedy", graph, "step", limit, costs, None)
         if exact is None:
             assert greedy is None
             break
@@ -43,7 +43,7 @@ def test_greedy_mostly_finds_the_exact_answer_on_tiny_graphs() -> None:
             exact = solve_exactly(graph, "step", limit, costs)
             if exact is None:
                 break
-            greedy = solve_greedy(graph, "step", limit, costs, None)
+            greedy = solved("greedy", graph, "step", limit, costs, None)
             total += 1
             best += greedy is not None and (
                 replay(graph, "step", greedy, costs).seconds == replay(graph, "step", exact, costs).seconds
@@ -58,7 +58,7 @@ def test_with_storage_greedy_pays_no_less_energy_than_the_exact_answer(seed: int
     costs = random_costs(graph, seed)
     for limit in range(keep_all_floor(graph, "step", costs, None), 0, -4096):
         exact = solve_exactly(graph, "step", limit, costs, STORAGE, objective="joules")
-        greedy = solve_greedy(graph, "step", limit, costs, STORAGE)
+        greedy = solved("greedy", graph, "step", limit, costs, STORAGE)
         if exact is None:
             assert greedy is None
             break
@@ -73,7 +73,7 @@ def test_a_chain_needs_two_roots_of_its_length_and_less_than_one_more_forward_pa
     graph = chain(layers)
     costs = unit_costs(graph)
     limit = (2 * math.isqrt(layers) + 3) * 1024  # checkpoints, a segment, and two gradients with an output
-    steps = solve_greedy(graph, "step", limit, costs, None)
+    steps = solved("greedy", graph, "step", limit, costs, None)
     assert steps is not None
     found = replay(graph, "step", steps, costs)
     assert found.temporary_peak_bytes <= limit
@@ -86,9 +86,9 @@ def test_random_training_graphs_stay_inside_the_limit(seed: int, share: float) -
     graph = random_graph(seed, forward_ops=40)
     costs = random_costs(graph, seed)
     limit = int(share * keep_all_floor(graph, "step", costs, None))
-    steps = solve_greedy(graph, "step", limit, costs, None)
+    steps = solved("greedy", graph, "step", limit, costs, None)
     if steps is None:
-        assert smallest_feasible(graph, "step", costs, None) > limit
+        assert floor_of("greedy", graph, "step", costs, None) > limit
     else:
         assert replay(graph, "step", steps, costs).temporary_peak_bytes <= limit
 
@@ -97,10 +97,10 @@ def test_random_training_graphs_stay_inside_the_limit(seed: int, share: float) -
 def test_storage_reaches_limits_that_recomputing_does_not_and_keeps_them(seed: int) -> None:
     graph = random_graph(seed, forward_ops=25, unit_bytes=4096)
     costs = random_costs(graph, seed)
-    without = smallest_feasible(graph, "step", costs, None)
-    floor = smallest_feasible(graph, "step", costs, STORAGE)
+    without = floor_of("greedy", graph, "step", costs, None)
+    floor = floor_of("greedy", graph, "step", costs, STORAGE)
     assert floor <= without
-    steps = solve_greedy(graph, "step", floor, costs, STORAGE)
+    steps = solved("greedy", graph, "step", floor, costs, STORAGE)
     assert steps is not None
     assert replay(graph, "step", steps, costs, STORAGE).temporary_peak_bytes <= floor
 
@@ -108,15 +108,15 @@ def test_storage_reaches_limits_that_recomputing_does_not_and_keeps_them(seed: i
 def test_without_need_nothing_is_recomputed() -> None:
     graph = chain(10)
     costs = unit_costs(graph)
-    assert solve_greedy(graph, "step", None, costs, None) == keep_all_steps(graph, "step")
+    assert solved("greedy", graph, "step", None, costs, None) == keep_all_steps(graph, "step")
     floor = keep_all_floor(graph, "step", costs, None)
-    assert solve_greedy(graph, "step", floor, costs, None) == keep_all_steps(graph, "step")
+    assert solved("greedy", graph, "step", floor, costs, None) == keep_all_steps(graph, "step")
 
 
 def test_first_runs_keep_the_order_of_the_function() -> None:
     graph = random_graph(3, forward_ops=40)
     costs = unit_costs(graph)
-    steps = solve_greedy(graph, "step", keep_all_floor(graph, "step", costs, None) // 2, costs, None)
+    steps = solved("greedy", graph, "step", keep_all_floor(graph, "step", costs, None) // 2, costs, None)
     assert steps is not None
     first_runs = dict.fromkeys(step.op for step in steps if isinstance(step, Compute))
     assert list(first_runs) == [o.name for o in graph.functions["step"]]
@@ -126,16 +126,16 @@ def test_first_runs_keep_the_order_of_the_function() -> None:
 def test_the_smallest_feasible_limit_is_feasible_and_far_below_keep_all(seed: int) -> None:
     graph = random_graph(seed, forward_ops=40)
     costs = random_costs(graph, seed)
-    floor = smallest_feasible(graph, "step", costs, None)
+    floor = floor_of("greedy", graph, "step", costs, None)
     assert floor < 0.7 * keep_all_floor(graph, "step", costs, None)
-    assert solve_greedy(graph, "step", floor, costs, None) is not None
+    assert solved("greedy", graph, "step", floor, costs, None) is not None
 
 
 def test_solving_twice_gives_the_same_steps() -> None:
     graph = random_graph(5, forward_ops=30)
     costs = random_costs(graph, 5)
     limit = keep_all_floor(graph, "step", costs, None) // 2
-    assert solve_greedy(graph, "step", limit, costs, None) == solve_greedy(graph, "step", limit, costs, None)
+    assert solved("greedy", graph, "step", limit, costs, None) == solved("greedy", graph, "step", limit, costs, None)
 
 
 def test_every_solver_has_a_floor() -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from edgetrain.plan.schedule import Compute, Free, replay
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps, solve_keep_all
+from edgetrain.plan.solvers.keep_all import keep_all_steps
+from tests.edgetrain.plan.questions import keep_all_floor, solved
 from tests.edgetrain.plan.training_graphs import chain, random_graph, unit_costs
 
 
@@ -41,5 +42,5 @@ def test_keep_all_fits_exactly_from_its_floor_on() -> None:
     graph = chain(5)
     costs = unit_costs(graph)
     floor = keep_all_floor(graph, "step", costs, None)
-    assert solve_keep_all(graph, "step", floor, costs, None) == keep_all_steps(graph, "step")
-    assert solve_keep_all(graph, "step", floor - 1, costs, None) is None
+    assert solved("keep-all", graph, "step", floor, costs, None) == keep_all_steps(graph, "step")
+    assert solved("keep-all", graph, "step", floor - 1, costs, None) is None

@@ -7,10 +7,9 @@ import pytest
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.plan.schedule import Compute, PageIn, replay
 from edgetrain.plan.solvers.brute_force import solve_exactly
-from edgetrain.plan.solvers.greedy import solve_greedy
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
-from edgetrain.plan.solvers.milp import answer_milp, solve_checkmate, solve_milp
+from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.options import SolverOptions
+from tests.edgetrain.plan.questions import answered, keep_all_floor, solved
 from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
 
 STORAGE = StorageCost(
@@ -27,7 +26,7 @@ def test_on_small_graphs_it_equals_brute_force(seed: int) -> None:
     units = keep_all_floor(graph, "step", costs, None) // 64
     limit = 64 * rng.randint(int(0.4 * units), units)
     exact = solve_exactly(graph, "step", limit, costs)
-    answer = answer_milp(graph, "step", limit, costs, None)
+    answer = answered("milp", graph, "step", limit, costs, None)
     if exact is None:
         assert answer.is_infeasible
     else:
@@ -41,7 +40,7 @@ def test_with_storage_the_least_energy_equals_brute_force(seed: int) -> None:
     full = keep_all_floor(graph, "step", costs, None)
     for limit in range(full, full // 2, -8192):
         exact = solve_exactly(graph, "step", limit, costs, STORAGE, objective="joules")
-        answer = answer_milp(graph, "step", limit, costs, STORAGE, options=SolverOptions(objective="joules"))
+        answer = answered("milp", graph, "step", limit, costs, STORAGE, options=SolverOptions(objective="joules"))
         if exact is None:
             assert answer.is_infeasible
             return
@@ -53,7 +52,9 @@ def test_the_cost_never_rises_when_the_limit_grows(seed: int) -> None:
     graph = random_graph(seed, forward_ops=8)
     costs = random_costs(graph, seed)
     full = keep_all_floor(graph, "step", costs, None)
-    seconds = [answer_milp(graph, "step", limit, costs, None).cost for limit in range(full // 2, full + 1, full // 8)]
+    seconds = [
+        answered("milp", graph, "step", limit, costs, None).cost for limit in range(full // 2, full + 1, full // 8)
+    ]
     found = [cost for cost in seconds if cost is not None]
     assert len(found) >= 3
     assert found == sorted(found, reverse=True)
@@ -67,8 +68,8 @@ def test_what_fits_unplanned_is_left_alone(seed: int, storage: StorageCost | Non
     costs = random_costs(graph, seed)
     everything = keep_all_steps(graph, "step")
     full = keep_all_floor(graph, "step", costs, None)
-    assert solve_milp(graph, "step", full, costs, storage) == everything
-    assert solve_milp(graph, "step", None, costs, storage) == everything
+    assert solved("milp", graph, "step", full, costs, storage) == everything
+    assert solved("milp", graph, "step", None, costs, storage) == everything
 
 
 @pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
@@ -77,8 +78,8 @@ def test_it_is_inside_the_limit_and_never_worse_than_greedy(seed: int, storage: 
     graph = random_graph(seed, forward_ops=12, unit_bytes=4096)
     costs = random_costs(graph, seed)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
-    quick = solve_greedy(graph, "step", limit, costs, storage)
-    answer = answer_milp(graph, "step", limit, costs, storage, options=SHORT)
+    quick = solved("greedy", graph, "step", limit, costs, storage)
+    answer = answered("milp", graph, "step", limit, costs, storage, options=SHORT)
     assert quick is not None
     assert answer.steps is not None
     found = replay(graph, "step", answer.steps, costs, storage)
@@ -96,8 +97,8 @@ def test_checkmate_never_pages() -> None:
     free = StorageCost(
         read_bytes_per_s=1e15, write_bytes_per_s=1e15, joules_per_byte_read=0.0, joules_per_byte_written=0.0
     )
-    paged = solve_milp(graph, "step", limit, costs, free, options=SHORT)
-    recomputed = solve_checkmate(graph, "step", limit, costs, free, options=SHORT)
+    paged = solved("milp", graph, "step", limit, costs, free, options=SHORT)
+    recomputed = solved("checkmate", graph, "step", limit, costs, free, options=SHORT)
     assert paged is not None
     assert recomputed is not None
     assert any(isinstance(step, PageIn) for step in paged)
@@ -108,16 +109,16 @@ def test_a_deadline_that_no_schedule_meets_is_infeasible() -> None:
     graph = chain(6)
     costs = unit_costs(graph)
     limit = keep_all_floor(graph, "step", costs, None) - 1024
-    needed = answer_milp(graph, "step", limit, costs, None)
+    needed = answered("milp", graph, "step", limit, costs, None)
     assert needed.cost == len(graph.functions["step"]) + 1
     strict = SolverOptions(deadline_s=type(costs["f0"].seconds)(needed.cost - 0.5))
-    assert answer_milp(graph, "step", limit, costs, None, options=strict).steps is None
+    assert answered("milp", graph, "step", limit, costs, None, options=strict).steps is None
 
 
 def test_no_op_runs_again_after_an_update_of_what_it_reads() -> None:
     graph = chain(10)
     costs = unit_costs(graph)
-    steps = solve_milp(graph, "step", keep_all_floor(graph, "step", costs, None) // 2, costs, None, options=SHORT)
+    steps = solved("milp", graph, "step", keep_all_floor(graph, "step", costs, None) // 2, costs, None, options=SHORT)
     assert steps is not None
     order = [step.op for step in steps if isinstance(step, Compute)]
     assert len(order) > len(set(order)), "nothing was recomputed, nothing was tested"

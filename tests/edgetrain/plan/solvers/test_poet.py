@@ -6,11 +6,11 @@ from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import UsageError
 from edgetrain.plan.instance import solve_instance
 from edgetrain.plan.schedule import replay
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
-from edgetrain.plan.solvers.milp import answer_milp
+from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.poet import MAX_OPS, solve_poet
+from edgetrain.plan.solvers.poet import MAX_OPS
 from tests.edgetrain.plan.plan_instances import case, instance, random_case
+from tests.edgetrain.plan.questions import answered, keep_all_floor, solved
 from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
 
 STORAGE = StorageCost(
@@ -32,8 +32,8 @@ def test_without_paging_both_programs_have_the_same_optimum(seed: int) -> None:
     graph = random_graph(seed, forward_ops=4)
     costs = random_costs(graph, seed)
     limit = int(0.8 * keep_all_floor(graph, "step", costs, None))
-    steps = solve_poet(graph, "step", limit, costs, None)
-    ours = answer_milp(graph, "step", limit, costs, None, options=SolverOptions(objective="joules"))
+    steps = solved("poet", graph, "step", limit, costs, None)
+    ours = answered("milp", graph, "step", limit, costs, None, options=SolverOptions(objective="joules"))
     if steps is not None:
         assert replay(graph, "step", steps, costs).joules == pytest.approx(ours.cost)
     else:
@@ -49,11 +49,11 @@ def test_what_fits_is_left_alone() -> None:
     graph = chain(4)
     costs = unit_costs(graph)
     full = keep_all_floor(graph, "step", costs, None)
-    assert solve_poet(graph, "step", full, costs, STORAGE) == keep_all_steps(graph, "step")
+    assert solved("poet", graph, "step", full, costs, STORAGE) == keep_all_steps(graph, "step")
 
 
 def test_a_large_graph_is_refused_with_the_number() -> None:
     graph = chain(30)
     costs = unit_costs(graph)
     with pytest.raises(UsageError, match=f"at most {MAX_OPS} ops"):
-        solve_poet(graph, "step", keep_all_floor(graph, "step", costs, None) - 64, costs, None)
+        solved("poet", graph, "step", keep_all_floor(graph, "step", costs, None) - 64, costs, None)

@@ -5,9 +5,10 @@ import pytest
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.plan.schedule import Compute, Free, PageIn, PageOut, Step, replay
 from edgetrain.plan.solvers.evict import Policy, run_inside
-from edgetrain.plan.solvers.keep_all import keep_all_floor, keep_all_steps
+from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.problem import make_problem
 from edgetrain.plan.solvers.refine import refine
+from tests.edgetrain.plan.questions import keep_all_floor
 from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
 
 STORAGE = StorageCost(

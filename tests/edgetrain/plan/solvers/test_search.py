@@ -5,12 +5,13 @@ import pytest
 from edgetrain.plan.instance_file import Case, cost_inside, instance_problem
 from edgetrain.plan.schedule import Step, replay
 from edgetrain.plan.solvers import search as searching
-from edgetrain.plan.solvers.greedy import quick_schedules, solve_greedy
-from edgetrain.plan.solvers.keep_all import keep_all_floor
+from edgetrain.plan.solvers.answer import Answer
+from edgetrain.plan.solvers.greedy import quick_schedules
 from edgetrain.plan.solvers.milp import answer_milp
-from edgetrain.plan.solvers.search import Answer, SearchOptions, search
+from edgetrain.plan.solvers.search import SearchOptions, search
 from edgetrain.plan.solvers.windowed_model import Aim
 from tests.edgetrain.plan.plan_instances import case, instance, random_case
+from tests.edgetrain.plan.questions import asked, keep_all_floor, solved
 from tests.edgetrain.plan.training_graphs import random_costs, random_graph
 
 LONG_WAIT = instance([4, 5, 5, 1], [[], [0], [1], [0, 2]], [6, 1, 1, 1])
@@ -66,9 +67,9 @@ def test_a_search_without_time_is_no_worse_than_what_was_known() -> None:
     graph = random_graph(3, forward_ops=40)
     costs = random_costs(graph, 3)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
-    quick = solve_greedy(graph, "step", limit, costs, None)
+    quick = solved("greedy", graph, "step", limit, costs, None)
     assert quick is not None
-    hurried = answer_milp(graph, "step", limit, costs, None, search_options=SearchOptions(time_limit_s=0.0))
+    hurried = answer_milp(asked(graph, "step", limit, costs, None), search_options=SearchOptions(time_limit_s=0.0))
     assert hurried.cost is not None
     assert hurried.cost <= replay(graph, "step", quick, costs).seconds
     assert hurried.bound is not None
@@ -82,9 +83,9 @@ def test_neighbourhoods_alone_improve_a_plan(seed: int, monkeypatch: pytest.Monk
     graph = random_graph(seed, forward_ops=30)
     costs = random_costs(graph, seed)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
-    quick = solve_greedy(graph, "step", limit, costs, None)
+    quick = solved("greedy", graph, "step", limit, costs, None)
     assert quick is not None
-    searched = answer_milp(graph, "step", limit, costs, None, search_options=SearchOptions(time_limit_s=60.0))
+    searched = answer_milp(asked(graph, "step", limit, costs, None), search_options=SearchOptions(time_limit_s=60.0))
     assert searched.cost is not None
     assert searched.cost < replay(graph, "step", quick, costs).seconds
 
@@ -94,6 +95,6 @@ def test_the_same_nodes_give_the_same_plan() -> None:
     costs = random_costs(graph, 4)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
     options = SearchOptions(time_limit_s=60.0, nodes=3)
-    one, other = (answer_milp(graph, "step", limit, costs, None, search_options=options) for _ in range(2))
+    one, other = (answer_milp(asked(graph, "step", limit, costs, None), search_options=options) for _ in range(2))
     assert one.steps is not None
     assert one == other

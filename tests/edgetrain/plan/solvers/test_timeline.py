@@ -5,9 +5,9 @@ import pytest
 from edgetrain.errors import InternalError
 from edgetrain.plan.schedule import Compute
 from edgetrain.plan.solvers.greedy import quick_schedules
-from edgetrain.plan.solvers.keep_all import keep_all_floor
 from edgetrain.plan.solvers.problem import Problem, make_problem
 from edgetrain.plan.solvers.timeline import Slot, full_timeline, slots_of, windowed_timeline
+from tests.edgetrain.plan.questions import keep_all_floor
 from tests.edgetrain.plan.training_graphs import chain, random_costs, random_graph, unit_costs
 
 

@@ -4,12 +4,12 @@ import pytest
 
 from edgetrain.plan.schedule import replay
 from edgetrain.plan.solvers.greedy import quick_schedules
-from edgetrain.plan.solvers.keep_all import keep_all_floor
 from edgetrain.plan.solvers.open_solvers import Effort, HighsSession, Status
 from edgetrain.plan.solvers.problem import make_problem
 from edgetrain.plan.solvers.timeline import windowed_timeline
 from edgetrain.plan.solvers.translate import schedule_of, values_of
 from edgetrain.plan.solvers.windowed_model import Aim, build_model
+from tests.edgetrain.plan.questions import keep_all_floor
 from tests.edgetrain.plan.training_graphs import random_costs, random_graph
 
 EFFORT = Effort(seconds=20.0)

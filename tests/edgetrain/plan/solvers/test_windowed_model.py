@@ -7,13 +7,13 @@ import pytest
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.plan.instance_file import instance_problem, replay_instance
 from edgetrain.plan.schedule import PageOut, replay
-from edgetrain.plan.solvers.keep_all import keep_all_floor
 from edgetrain.plan.solvers.open_solvers import Effort, HighsSession, Status
 from edgetrain.plan.solvers.problem import Problem, make_problem
 from edgetrain.plan.solvers.timeline import full_timeline, windowed_timeline
 from edgetrain.plan.solvers.translate import schedule_of
 from edgetrain.plan.solvers.windowed_model import Aim, Lanes, build_model
 from tests.edgetrain.plan.plan_instances import case, instance
+from tests.edgetrain.plan.questions import keep_all_floor
 from tests.edgetrain.plan.training_graphs import random_costs, random_graph
 
 EFFORT = Effort(seconds=20.0)
