@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -14,7 +15,7 @@ from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.pipeline import device_costs
 from edgetrain.plan.planner import least_bytes
 from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
-from edgetrain.plan.solvers import SOLVERS, STAND_INS
+from edgetrain.plan.solvers import SOLVERS, STAND_INS, STORING_SOLVERS
 from edgetrain.program.compile import Compiled, compile_graph
 from edgetrain.units import Bytes
 from tests.edgetrain.agreement import onnx_models as models
@@ -154,3 +155,19 @@ def test_a_partial_update_changes_its_own_parameters_and_no_other_byte(mode: str
     changed = {n for n in run.final if run.final[n].tobytes() != run.initial[n].tobytes()}
     statistics = {n for n in run.final if n.endswith((".mean", ".variance"))}
     assert changed == chosen | (statistics if options.batchnorm == "train" else set())
+
+
+@pytest.mark.parametrize("solver", sorted(STORING_SOLVERS))
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_a_plan_that_leaves_parameters_in_storage_trains_to_the_same_bits(
+    kind: Literal["sgd", "adamw"], solver: str, workshop: Workshop
+) -> None:
+    options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind=kind, momentum=0.9 if kind == "sgd" else 0.0))
+    compiled = workshop.compile(models.resnet18(), options)
+    batches = make_batches(models.RESNET_IMAGE, models.CLASSES, loss=options.loss, size=4, seed=1, count=3)
+    kept = workshop.plan(compiled)
+    budget = Budget(memory_bytes=Bytes(kept.persistent_bytes * 9 // 10))
+    plan = workshop.plan(compiled, budget, solver=solver, storage=STORAGE)
+    assert plan.stored, "nothing is stored: nothing was tested"
+    runs = [workshop.train(compiled, batches, options, learning_rate=RATE, plan=p, threads=2) for p in (plan, None)]
+    _assert_same_bits(*runs)

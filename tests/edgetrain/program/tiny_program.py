@@ -1,6 +1,7 @@
 """A training program small enough to check by eye: loss = sum((x·w)²), a gradient, an update in place.
 
-Its four plans compute the same; `h` is kept, recomputed, paged to an aligned place, or to an unaligned one.
+Its five plans compute the same; `h` is kept, recomputed, paged to an aligned place, or to an unaligned one, or the
+parameters are in storage.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
+from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
 from edgetrain.program.artifact import Artifact, TargetRecord, write_artifact
 from edgetrain.program.emit_c import emit_driver
 from edgetrain.program.toolchain import Compiler, build_library, find_compiler
+from edgetrain.units import Bytes, Joules, Seconds
 
 COUNT = 1500
 RATE = 0.5
@@ -77,6 +81,7 @@ PERSISTENT: Mapping[str, int] = {"w": 0, "momentum": 6016, "rate": 12032, "x": 1
 PERSISTENT_BYTES = 18176
 FIRST, SECOND, THIRD = 20480, 28672, 36864  # three places for a temporary, at page boundaries
 ARENA_BYTES = 45056
+STORING_BUDGET_BYTES = 29_000  # keep-all needs 36,224; with the parameter in memory, 30,208
 
 _FORWARD: tuple[Step, ...] = (Compute("multiply"), Compute("square"), Compute("sum"))
 _END: tuple[Step, ...] = (Compute("grad"), Free("h"), Compute("update"), Free("gradient"))
@@ -170,20 +175,37 @@ def compile_object(compiler: Compiler, source: Path, out: Path) -> Path:
     return out
 
 
+def storing_plan() -> Plan:
+    """A plan in less memory than parameters and state take: they live in storage."""
+    graph = tiny_graph()
+    cost = OpCost(seconds=Seconds(1.0), joules=Joules(1.0))
+    costs = {function: {op.name: cost for op in ops} for function, ops in graph.functions.items()}
+    card = StorageCost(
+        read_bytes_per_s=1e4, write_bytes_per_s=1e4, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    )
+    return make_plan(graph, Budget(memory_bytes=Bytes(STORING_BUDGET_BYTES)), costs, storage=card)
+
+
+PLANS: Mapping[str, Callable[[], Plan]] = {
+    **{name: functools.partial(tiny_plan, schedule) for name, schedule in SCHEDULES.items()},
+    "store": storing_plan,
+}
+
+
 def build_tiny(
-    directory: Path, schedule: Schedule, compiler: Compiler, *, threads: bool = True, target: str = "host"
+    directory: Path, plan: Plan, compiler: Compiler, *, threads: bool = True, target: str = "host"
 ) -> Artifact:
     """Compiles kernels and driver and writes the artifact `directory/program`."""
     directory.mkdir(parents=True, exist_ok=True)
     kernels = compile_object(compiler, KERNELS, directory / "kernels.o")
-    driver = emit_driver(tiny_graph(), tiny_plan(schedule))
+    driver = emit_driver(tiny_graph(), plan)
     library = build_library(
         driver_c=driver, kernels_object=kernels, out=directory / "library", threads=threads, compiler=compiler
     )
     return write_artifact(
         directory / "program",
         graph=tiny_graph(),
-        plan=tiny_plan(schedule),
+        plan=plan,
         library=library,
         driver_c=driver,
         parameters=initial_values(),
@@ -199,7 +221,7 @@ def host_compiler() -> Compiler:
 
 @functools.cache
 def tiny_artifact(schedule: str, *, threads: bool = True) -> Artifact:
-    """The program with that schedule for this machine: compiled once in a test session, then shared and not changed."""
+    """The program of that name in `PLANS` for this machine: compiled once in a session, then shared and not changed."""
     directory = Path(tempfile.mkdtemp(prefix="edgetrain-tiny-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return build_tiny(directory, SCHEDULES[schedule], host_compiler(), threads=threads)
+    return build_tiny(directory, PLANS[schedule](), host_compiler(), threads=threads)

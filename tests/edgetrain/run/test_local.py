@@ -25,7 +25,9 @@ from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
     COUNT,
     PERSISTENT_BYTES,
+    PLANS,
     SCHEDULES,
+    STORING_BUDGET_BYTES,
     Floats,
     build_tiny,
     host_compiler,
@@ -33,6 +35,7 @@ from tests.edgetrain.program.tiny_program import (
     reference_step,
     some_input,
     tiny_artifact,
+    tiny_plan,
 )
 
 
@@ -60,7 +63,7 @@ def _file_size_limit(nbytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", PLANS)
 def test_five_steps_are_numpys_five_steps_bit_for_bit(schedule: str, threads: int, tmp_path: Path) -> None:
     weights = _initial_weights()
     with _engine(tiny_artifact(schedule), tmp_path, threads=threads) as engine:
@@ -72,7 +75,7 @@ def test_five_steps_are_numpys_five_steps_bit_for_bit(schedule: str, threads: in
             assert engine.tensor("w").tobytes() == weights.tobytes()
 
 
-@pytest.mark.parametrize("schedule", ["keep", "page unaligned"])
+@pytest.mark.parametrize("schedule", ["keep", "page unaligned", "store"])
 def test_a_build_without_threads_computes_the_same(schedule: str, tmp_path: Path) -> None:
     loss, weights = reference_step(_initial_weights(), some_input())
     with _engine(tiny_artifact(schedule, threads=False), tmp_path, threads=4) as engine:
@@ -82,8 +85,9 @@ def test_a_build_without_threads_computes_the_same(schedule: str, tmp_path: Path
         assert engine.tensor("w").tobytes() == weights.tobytes()
 
 
-def test_evaluate_leaves_the_weights_alone(tmp_path: Path) -> None:
-    with _engine(tiny_artifact("keep"), tmp_path) as engine:
+@pytest.mark.parametrize("schedule", ["keep", "store"])
+def test_evaluate_leaves_the_weights_alone(schedule: str, tmp_path: Path) -> None:
+    with _engine(tiny_artifact(schedule), tmp_path) as engine:
         engine.tensor("x")[...] = some_input()
         engine.call("evaluate")
         assert float(engine.tensor("loss")) == reference_step(_initial_weights(), some_input())[0]
@@ -96,15 +100,55 @@ def test_a_local_engine_is_an_engine(tmp_path: Path) -> None:
         assert engine.tensor("x").shape == (3, COUNT // 3)
 
 
-def test_the_arena_starts_with_the_initial_parameters(tmp_path: Path) -> None:
-    with _engine(tiny_artifact("keep"), tmp_path) as engine:
+@pytest.mark.parametrize("schedule", ["keep", "store"])
+def test_memory_starts_with_the_initial_parameters(schedule: str, tmp_path: Path) -> None:
+    with _engine(tiny_artifact(schedule), tmp_path) as engine:
         for name, value in initial_values().items():
             assert engine.tensor(name).tobytes() == value.tobytes()
         assert not engine.tensor("x").any()
 
 
-def test_saved_bytes_restore_the_training(tmp_path: Path) -> None:
-    with _engine(tiny_artifact("keep"), tmp_path) as engine:
+def test_a_plan_that_stores_needs_less_arena_than_its_parameters_and_state() -> None:
+    manifest = tiny_artifact("store").manifest
+    stored = {name for name, record in manifest.tensors.items() if record.slot is not None}
+    assert stored == {"w", "momentum"}
+    assert manifest.arena_bytes <= STORING_BUDGET_BYTES < ARENA_BYTES
+    assert manifest.page_file_bytes >= 8192 * len(stored)
+
+
+def test_checkpoints_do_not_depend_on_what_is_stored(tmp_path: Path) -> None:
+    saved = []
+    for schedule in ("keep", "store"):
+        with _engine(tiny_artifact(schedule), tmp_path) as engine:
+            engine.tensor("x")[...] = some_input()
+            engine.call("step")
+            saved.append(bytes(engine.saved))
+    assert saved[0] == saved[1][: len(saved[0])]  # the planner rounds the end up to its alignment
+
+
+def test_a_stored_parameter_is_written_through_its_view(tmp_path: Path) -> None:
+    weights = _initial_weights() + 1
+    with _engine(tiny_artifact("store"), tmp_path) as engine:
+        engine.tensor("x")[...] = some_input()
+        engine.tensor("w")[...] = weights
+        engine.tensor("momentum")[...] = 5  # must not undo what was just written
+        engine.call("step")
+        loss, expected = reference_step(weights, some_input())
+        assert float(engine.tensor("loss")) == loss
+        assert engine.tensor("w").tobytes() == expected.tobytes()
+        assert (engine.tensor("momentum") == 5).all()
+
+
+def test_stored_parameters_cannot_be_asked_for_after_close(tmp_path: Path) -> None:
+    with _engine(tiny_artifact("store"), tmp_path) as engine:
+        engine.call("evaluate")
+    with pytest.raises(InternalError, match="after `close`"):
+        engine.tensor("w")
+
+
+@pytest.mark.parametrize("schedule", ["keep", "store"])
+def test_saved_bytes_restore_the_training(schedule: str, tmp_path: Path) -> None:
+    with _engine(tiny_artifact(schedule), tmp_path) as engine:
         engine.tensor("x")[...] = some_input()
         engine.call("step")
         checkpoint = bytes(engine.saved)
@@ -199,7 +243,7 @@ def test_a_rebuilt_library_at_the_same_path_is_the_one_that_runs(tmp_path: Path)
     shutil.copytree(tiny_artifact("keep").directory, tmp_path / "program")
     first = load_artifact(tmp_path / "program")
     _engine(first, tmp_path).close()
-    second = build_tiny(tmp_path, SCHEDULES["page"], host_compiler())
+    second = build_tiny(tmp_path, tiny_plan(SCHEDULES["page"]), host_compiler())
     assert second.directory == first.directory
     with _engine(second, tmp_path) as engine, pytest.raises(DeviceError), _file_size_limit(0):
         engine.call("step")  # only the program that pages notices the limit
