@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,19 +71,23 @@ def _compare(job: Job, compiled: Compiled, console: Console) -> int:
 
 
 def _solve_instance(arguments: argparse.Namespace, console: Console) -> int:
-    """Every case of an `edgetrain.plan-instance/1` file, in order."""
+    """Every case of an `edgetrain.plan-instance/1` or `edgetrain.placement-instance/1` file, in order."""
     from edgetrain.plan.instance import read_instance, solve_instance
+    from edgetrain.plan.placement import instance_file as placements
 
     path: Path = arguments.instance
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read the plan instance `{path}`", why=str(error)) from error
-    answers = []
-    for case in read_instance(text):
-        answer = solve_instance(
-            case, solver=arguments.solver or "milp", time_limit_s=arguments.time_limit or _INSTANCE_TIME_LIMIT_S
-        )
+    time_limit_s = arguments.time_limit or _INSTANCE_TIME_LIMIT_S
+    solver = arguments.solver or "milp"
+    answers: list[Mapping[str, object]] = []
+    if f'"{placements.FORMAT}"' in text:
+        solved = (placements.solve_placement(p, time_limit_s=time_limit_s) for p in placements.read_placements(text))
+    else:
+        solved = (solve_instance(case, solver=solver, time_limit_s=time_limit_s) for case in read_instance(text))
+    for answer in solved:
         answers.append(answer)
         console.say(f"{answer['memory_bytes']} bytes: {answer['objective']} (gap {answer['gap']})")
     console.data(json.dumps(answers, indent=1) + "\n")
@@ -110,7 +115,10 @@ VERB = Verb(
             name="--instance",
             metavar="FILE",
             parse=Path,
-            help="solve every case of an edgetrain.plan-instance/1 file instead, and print a JSON list",
+            help=(
+                "solve every case of an edgetrain.plan-instance/1 (or, for two devices, placement-instance/1) file "
+                "instead, and print a JSON list"
+            ),
         ),
         DUMP,
     ),

@@ -15,12 +15,21 @@ from edgetrain.program.toolchain import build_library, find_compiler
 _PROGRAM = "program"
 
 
-def build_program(compiled: Compiled, plan: Plan, codegen: CodegenRequest, *, cache: BuildCache) -> Artifact:
-    """The program for one target. Raises `DeviceError` when no compiler can build for it."""
+def build_program(
+    compiled: Compiled, plan: Plan, codegen: CodegenRequest, *, cache: BuildCache, profile: bool = False
+) -> Artifact:
+    """The program for one target; with `profile`, one that counts the seconds of each op.
+
+    Raises `DeviceError` when no compiler can build for it.
+    """
     compiler = find_compiler(codegen.triple, cpu=codegen.cpu)
     plan_json = plan_dump.to_json(plan)
     target = TargetRecord(name=codegen.name, triple=codegen.triple, cpu=codegen.cpu)
-    key = cache_key("edgetrain.program/1", compiled.key, plan_json, codegen.name, codegen.triple, compiler.version)
+    key = cache_key(
+        "edgetrain.program/1",
+        *(compiled.key, plan_json, codegen.name, codegen.triple, compiler.version),
+        *(("profile",) if profile else ()),
+    )
 
     def build(out: Path) -> None:
         driver = emit_driver(compiled.graph, plan)
@@ -29,6 +38,7 @@ def build_program(compiled: Compiled, plan: Plan, codegen: CodegenRequest, *, ca
             kernels_object=compiled.kernels(codegen.name),
             out=out / "build",
             cpu=codegen.cpu,
+            profile=profile,
             compiler=compiler,
         )
         write_artifact(

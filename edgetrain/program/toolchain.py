@@ -24,7 +24,7 @@ from edgetrain.errors import DeviceError
 
 log = logging.getLogger(__name__)
 
-RUNTIME_SOURCES = ("arena.c", "threads.c", "pager.c", "page_file.c")
+RUNTIME_SOURCES = ("arena.c", "threads.c", "pager.c", "page_file.c", "profile.c")
 RUNTIME_HEADERS = ("edgetrain.h", "internal.h")
 SHARED_LIBRARY = "libedgetrain_model.so"
 STATIC_LIBRARY = "libedgetrain_model.a"
@@ -112,21 +112,26 @@ def build_library(
     triple: str | None = None,
     cpu: str = "",
     threads: bool = True,
+    profile: bool = False,
     compiler: Compiler | None = None,
 ) -> Path:
     """Builds the driver, the runtime and the kernels into one library in the directory `out`, and returns its path.
 
     With an operating system it is a shared library that exports `edge_*` alone; on bare metal a static archive, so
-    that an application which does not page need not supply the paging callbacks. The bytes depend on the inputs and
-    the compiler, on nothing else. Raises `DeviceError` with the compiler's first lines when it fails.
+    that an application which does not page need not supply the paging callbacks. With `profile` it counts the seconds
+    of each op. The bytes depend on the inputs and the compiler, on nothing else. Raises `DeviceError` with the
+    compiler's first lines when it fails.
     """
     chosen = compiler or find_compiler(triple, cpu=cpu)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="edgetrain-build-") as name:
         directory = Path(name)
         _lay_out_sources(directory, driver_c, kernels_object)
-        build = _build_archive if chosen.triple.is_bare_metal else _build_shared
-        built = build(chosen, directory, threads=threads)
+        if chosen.triple.is_bare_metal:
+            built = _build_archive(chosen, directory)
+        else:
+            options = (*(() if threads else ("-DEDGE_NO_THREADS",)), *(("-DEDGE_PROFILE",) if profile else ()))
+            built = _build_shared(chosen, directory, options)
         library = out / built.name
         shutil.copyfile(built, library)
     log.info("built %s for %s, %d bytes", library.name, chosen.triple.text, library.stat().st_size)
@@ -248,16 +253,14 @@ def _lay_out_sources(directory: Path, driver_c: str, kernels_object: Path) -> No
     shutil.copyfile(kernels_object, directory / "kernels.o")
 
 
-def _build_shared(compiler: Compiler, directory: Path, *, threads: bool) -> Path:
-    options = () if threads else ("-DEDGE_NO_THREADS",)
+def _build_shared(compiler: Compiler, directory: Path, options: Sequence[str]) -> Path:
     sources = ("driver.c", *RUNTIME_SOURCES, "kernels.o")
     _run(compiler, [*_COMPILE, *_SHARED, *options, *sources, *_LINK, "-o", SHARED_LIBRARY, *_LIBRARIES], directory)
     return directory / SHARED_LIBRARY
 
 
-def _build_archive(compiler: Compiler, directory: Path, *, threads: bool) -> Path:
-    """`threads` is not asked: there are none without an operating system."""
-    del threads
+def _build_archive(compiler: Compiler, directory: Path) -> Path:
+    """Without threads and without a clock: there are none without an operating system."""
     objects = []
     for source in ("driver.c", *RUNTIME_SOURCES):
         objects.append(f"{Path(source).stem}.o")

@@ -130,6 +130,22 @@ class LocalEngine:
                 raise _kernel_failure(function, self._artifact.graph.functions[function][status - 1])
             raise _runtime_failure(self._library, f"`{function}` failed", status)
 
+    def op_seconds(self, function: str) -> tuple[float, ...]:
+        """Seconds of each op of the function since this was last asked, for a program that was built to be profiled.
+
+        Raises `InternalError` for any other.
+        """
+        if self._library is None:
+            raise InternalError("a profile was asked for after `close`")
+        count = len(self._artifact.graph.functions[function])
+        try:
+            counted = (ctypes.c_double * count).in_dll(self._library, "edge_profile_seconds")
+        except ValueError as error:
+            raise InternalError("this program was not built to be profiled") from error
+        seconds = tuple(counted)
+        ctypes.memset(counted, 0, ctypes.sizeof(counted))
+        return seconds
+
     def measured_peak_bytes(self) -> int:
         """Bytes of the arena that were ever touched, as the kernel counts them; whole pages, the last cut to the arena.
 

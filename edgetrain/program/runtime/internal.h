@@ -55,10 +55,24 @@ int32_t edge_page_file_read(uint64_t file_offset, void* to, uint64_t nbytes);
 void edge_page_file_close(void);
 
 /* In a driver function: run a kernel as op number `index`, or a runtime call, and leave the function if it fails. */
+#ifdef EDGE_PROFILE
+enum { EDGE_PROFILE_OPS = 1 << 14 };
+extern double edge_profile_seconds[EDGE_PROFILE_OPS]; /* profile.c */
+void edge_profile_begin(void);
+void edge_profile_end(uint32_t index);
+#define EDGE_RUN(index, call)                         \
+  do {                                                \
+    edge_profile_begin();                             \
+    const int32_t edge_status = (call);               \
+    edge_profile_end(index);                          \
+    if (edge_status != 0) return edge_fail((index) + 1); \
+  } while (0)
+#else
 #define EDGE_RUN(index, call)                         \
   do {                                                \
     if ((call) != 0) return edge_fail((index) + 1);   \
   } while (0)
+#endif
 #define EDGE_TRY(call)                                \
   do {                                                \
     const int32_t edge_status = (call);               \

@@ -1,0 +1,273 @@
+"""Real models under the planner: planned to shares of their own memory, run, and timed against the prediction.
+
+Used by `benchmarks/planner.py`. Costs are measured: each kernel's seconds from a profiling run of the program that
+keeps everything, the disk's rates from reading and writing a file past the page cache.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnx
+
+from benchmarks.measure import Prepared, prepare, stepper, time_in_turns
+from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.cost.measured import measured_costs
+from edgetrain.errors import PlanInfeasibleError
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.locate import user_cache_dir
+from edgetrain.model.onnx_build import FloatArray, GraphWriter
+from edgetrain.pipeline import codegen_of, device_costs, storage_cost
+from edgetrain.plan.explain import explain
+from edgetrain.plan.planner import CostsByFunction, make_plan
+from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.program.artifact import Artifact
+from edgetrain.program.build import build_program
+from edgetrain.run.check import fill_synthetic
+from edgetrain.run.engine import LEARNING_RATE
+from edgetrain.run.local import LocalEngine
+from edgetrain.run.profile import profile
+from edgetrain.targets import HOST, load_target
+from edgetrain.units import Bytes
+
+CLASSES = 10
+SHARES = (0.5, 0.3)
+Row = dict[str, object]
+
+_THREADS = 1
+_PROBE_BYTES = 64 << 20
+_PROBE_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    source: Callable[[], str]
+    options: TrainOptions
+    classes: int | None = CLASSES
+
+
+def subjects() -> Mapping[str, Subject]:
+    momentum = OptimizerOptions(kind="sgd", momentum=0.9)
+    return {
+        "efficientnet-lite0": Subject(
+            source=lambda: "zoo:efficientnet-lite0", options=TrainOptions(batch=4, optimizer=momentum)
+        ),
+        "resnet-18": Subject(
+            source=lambda: str(_saved("resnet-18", resnet18())),
+            options=TrainOptions(batch=4, optimizer=momentum),
+            classes=None,
+        ),
+        "minilm-l6": Subject(
+            source=lambda: "zoo:minilm-l6",
+            options=TrainOptions(
+                batch=8,
+                optimizer=OptimizerOptions(kind="adamw"),
+                input_shapes={"input_ids": (64,), "attention_mask": (64,)},
+            ),
+            classes=2,
+        ),
+    }
+
+
+def resnet18() -> onnx.ModelProto:
+    """ResNet-18 of the paper at 224 × 224, with random weights: arithmetic and memory are those of the trained one."""
+    rng = np.random.default_rng(0)
+    writer = GraphWriter()
+
+    def unit(x: str, name: str, inputs: int, outputs: int, *, size: int, stride: int = 1) -> str:
+        shape = (outputs, inputs, size, size)
+        weight: FloatArray = (rng.standard_normal(shape) * np.sqrt(2 / (inputs * size * size))).astype(np.float32)
+        y = writer.convolution(x, weight, name, stride=stride, pads=(size // 2,) * 4)
+        ones, zeros = np.ones(outputs, np.float32), np.zeros(outputs, np.float32)
+        return writer.batch_norm(
+            y, f"{name}.norm", scale=ones, bias=zeros, mean=zeros, variance=ones, epsilon=1e-5, momentum=0.9
+        )
+
+    x = writer.node("Relu", [unit("image", "stem", 3, 64, size=7, stride=2)], "stem.relu")
+    x = writer.node("MaxPool", [x], "stem.pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    inputs = 64
+    for stage, outputs in enumerate((64, 128, 256, 512)):
+        for block in range(2):
+            name, stride = f"stage{stage}.{block}", 2 if stage and not block else 1
+            y = writer.node("Relu", [unit(x, f"{name}.0", inputs, outputs, size=3, stride=stride)], f"{name}.relu")
+            y = unit(y, f"{name}.1", outputs, outputs, size=3)
+            if stride > 1:
+                x = unit(x, f"{name}.shortcut", inputs, outputs, size=1, stride=stride)
+            x = writer.node("Relu", [writer.node("Add", [y, x], f"{name}.sum")], f"{name}.out")
+            inputs = outputs
+    x = writer.node("Flatten", [writer.node("GlobalAveragePool", [x], "pooled")], "features")
+    head: FloatArray = (rng.standard_normal((CLASSES, 512)) / np.sqrt(512)).astype(np.float32)
+    writer.dense(x, head, np.zeros(CLASSES, np.float32), "logits", layer="head")
+    return writer.finish("resnet-18", image=(3, 224, 224), classes=CLASSES)
+
+
+def _saved(name: str, model: onnx.ModelProto) -> Path:
+    path = user_cache_dir() / "benchmarks" / f"{name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+def measured_storage(directory: Path) -> StorageCost:
+    """The disk under `directory`, past the page cache where it allows that: medians of some transfers of 64 MiB."""
+    modelled = storage_cost(load_target(HOST))
+    assert modelled is not None
+    buffer = mmap.mmap(-1, _PROBE_BYTES)
+    path = directory / "probe"
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_DIRECT", 0)
+    try:
+        file = os.open(path, flags, 0o600)
+    except OSError:  # a filesystem without direct transfers
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        writes = [_seconds(lambda: os.pwrite(file, buffer, 0)) for _ in range(_PROBE_ROUNDS)]
+        reads = [_seconds(lambda: os.preadv(file, [buffer], 0)) for _ in range(_PROBE_ROUNDS)]
+    finally:
+        os.close(file)
+        path.unlink()
+    return replace(
+        modelled,
+        read_bytes_per_s=_PROBE_BYTES / statistics.median(reads),
+        write_bytes_per_s=_PROBE_BYTES / statistics.median(writes),
+    )
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    started_s = time.perf_counter()
+    do()
+    return time.perf_counter() - started_s
+
+
+def planned_models(names: list[str], *, time_limit_s: float, rounds: int) -> Iterator[Row]:
+    """Each model at each share: the plan, and what it does when it runs."""
+    for name in names:
+        subject = subjects()[name]
+        prepared = prepare(name, subject.source(), subject.options, classes=subject.classes)
+        with tempfile.TemporaryDirectory(dir=user_cache_dir()) as pages:
+            trial = _Trial(prepared=prepared, directory=Path(pages))
+            for share in SHARES:
+                yield from trial.rows(share, time_limit_s=time_limit_s, rounds=rounds)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Trial:
+    prepared: Prepared
+    directory: Path
+
+    def rows(self, share: float, *, time_limit_s: float, rounds: int) -> Iterator[Row]:
+        storage = measured_storage(self.directory)
+        costs = self.measured()
+        keep_all = make_plan(self.prepared.compiled.graph, Budget(), costs)
+        ways: tuple[tuple[Literal["recompute", "page"], StorageCost | None], ...] = (
+            ("recompute", None),
+            ("page", storage),
+        )
+        for way, allowed in ways:
+            row: Row = {
+                "model": self.prepared.name,
+                "ops": len(self.prepared.compiled.graph.functions["step"]),
+                "share": share,
+                "way": way,
+                "keep_all_bytes": keep_all.peak_bytes,
+                "persistent_bytes": keep_all.persistent_bytes,
+                "budget_bytes": int(share * keep_all.peak_bytes),
+                "read_bytes_per_s": storage.read_bytes_per_s,
+                "write_bytes_per_s": storage.write_bytes_per_s,
+            }
+            for solver in ("greedy", "milp"):
+                yield row | self._one(solver, costs, keep_all, allowed, row["budget_bytes"], time_limit_s, rounds)
+
+    def _one(
+        self,
+        solver: str,
+        costs: CostsByFunction,
+        keep_all: Plan,
+        storage: StorageCost | None,
+        budget_bytes: object,
+        time_limit_s: float,
+        rounds: int,
+    ) -> Row:
+        assert isinstance(budget_bytes, int)
+        started_s = time.monotonic()
+        try:
+            plan = make_plan(
+                self.prepared.compiled.graph,
+                Budget(memory_bytes=Bytes(budget_bytes)),
+                costs,
+                solver=solver,
+                storage=storage,
+                options=SolverOptions(time_limit_s=time_limit_s),
+            )
+        except PlanInfeasibleError as error:
+            return {"solver": solver, "feasible": False, "why": error.what, "planning_s": time.monotonic() - started_s}
+        planning_s = time.monotonic() - started_s
+        explanation = explain(self.prepared.compiled.graph, plan)
+        return {
+            "solver": solver,
+            "feasible": True,
+            "planning_s": planning_s,
+            "gap": plan.gap,
+            "peak_over_budget": plan.peak_bytes / budget_bytes,
+            "fragmentation": plan.peak_bytes / plan.lower_bound_bytes - 1,
+            "recomputed_ops": len(explanation.recomputed),
+            "paged": len(explanation.paged),
+            "stored": len(plan.stored),
+            "slowdown_predicted": plan.seconds / (plan.keep_all_seconds or plan.seconds),
+            **self._run(plan, keep_all, rounds),
+        }
+
+    def _run(self, plan: Plan, keep_all: Plan, rounds: int) -> Row:
+        """A step of the plan against one that keeps everything, in turns; and the arena that it used."""
+        with ExitStack() as stack:
+            engines = {
+                name: stack.enter_context(self._engine(self.prepared.program(p)))
+                for name, p in (("planned", plan), ("kept", keep_all))
+            }
+            timed = time_in_turns({name: stepper(engine) for name, engine in engines.items()}, rounds=rounds)
+            measured_bytes = engines["planned"].measured_peak_bytes()
+        assert plan.budget.memory_bytes is not None
+        measured, predicted = timed["planned"].seconds / timed["kept"].seconds, plan.seconds / _seconds_kept(plan)
+        return {
+            "measured_over_budget": measured_bytes / plan.budget.memory_bytes,
+            "slowdown_measured": measured,
+            "prediction_error": measured / predicted - 1,
+            "spread": timed["planned"].spread,
+            "kept_spread": timed["kept"].spread,
+            "n": timed["planned"].n,
+        }
+
+    def measured(self) -> CostsByFunction:
+        """Seconds of every kernel on this machine."""
+        graph = self.prepared.compiled.graph
+        modelled = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+        program = build_program(
+            self.prepared.compiled,
+            make_plan(graph, Budget(), modelled),
+            codegen_of(load_target(HOST)),
+            cache=self.prepared.cache,
+            profile=True,
+        )
+        with self._engine(program) as engine:
+            return measured_costs(modelled, profile(engine, graph))
+
+    def _engine(self, program: Artifact) -> LocalEngine:
+        engine = LocalEngine(program, threads=_THREADS, page_directory=self.directory)
+        fill_synthetic(engine, program.graph, loss="cross-entropy", seed=0)
+        engine.tensor(LEARNING_RATE)[...] = 1e-5
+        return engine
+
+
+def _seconds_kept(plan: Plan) -> float:
+    assert plan.keep_all_seconds is not None
+    return plan.keep_all_seconds
