@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import onnx
@@ -169,11 +168,10 @@ class _Trial:
         storage = measured_storage(self.directory)
         costs = self.measured()
         keep_all = make_plan(self.prepared.compiled.graph, Budget(), costs)
-        ways: tuple[tuple[Literal["recompute", "page"], StorageCost | None], ...] = (
-            ("recompute", None),
-            ("page", storage),
-        )
-        for way, allowed in ways:
+        ways: dict[str, StorageCost | None] = {"recompute": None, "page": storage}
+        if share * keep_all.peak_bytes <= keep_all.persistent_bytes:
+            del ways["recompute"]  # parameters and state alone are larger
+        for way, allowed in ways.items():
             row: Row = {
                 "model": self.prepared.name,
                 "ops": len(self.prepared.compiled.graph.functions["step"]),
