@@ -97,7 +97,7 @@ def fit(
         data,
         job.recipe,
         folder=RunFolder(out),
-        budget_bytes=plan.budget.memory_bytes,
+        plan=plan,
         target=job.target.name,
         threads=job.threads or load_target(HOST).codegen.cores,
         callbacks=callbacks,

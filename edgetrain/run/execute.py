@@ -16,6 +16,7 @@ from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import DeviceError
 from edgetrain.graph.adapters import beside_from_json
 from edgetrain.graph.ir import Role
+from edgetrain.plan.schedule import Plan
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.cache import file_sha256
 from edgetrain.program.compile import Compiled
@@ -72,7 +73,7 @@ def execute(
     recipe: Recipe,
     *,
     folder: RunFolder,
-    budget_bytes: int | None,
+    plan: Plan,
     target: str,
     threads: int,
     callbacks: Iterable[Callback] = (),
@@ -97,9 +98,7 @@ def execute(
         test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
         peak = peak_resident_bytes()
         process_peak = peak - baseline if peak_is_ours and peak is not None and baseline is not None else None
-        report = _report(
-            program, compiled, recipe, outcome, test or {}, engine, budget_bytes, target, threads, process_peak
-        )
+        report = _report(program, compiled, recipe, outcome, test or {}, engine, plan, target, threads, process_peak)
         parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
         adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
         write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
@@ -147,7 +146,7 @@ def _report(
     outcome: TrainOutcome,
     test: Mapping[str, float],
     engine: LocalEngine,
-    budget_bytes: int | None,
+    plan: Plan,
     target: str,
     threads: int,
     process_peak: int | None,
@@ -159,7 +158,9 @@ def _report(
         measured_peak_bytes=engine.measured_peak_bytes(),
         planned_process_bytes=planned_process_bytes(program, threads),
         process_peak_bytes=process_peak,
-        budget_bytes=budget_bytes,
+        budget_bytes=plan.budget.memory_bytes,
+        solver=plan.solver,
+        plan_gap=plan.gap,
         planned_seconds_per_step=program.manifest.planned_seconds,
         seconds_per_step=outcome.seconds_per_step,
         steps=progress.step,

@@ -29,6 +29,8 @@ class RunReport:
     process_peak_bytes: int | None  # growth over the process before the program was loaded
     budget_bytes: int | None
     planned_seconds_per_step: float | None
+    solver: str | None = None  # who planned
+    plan_gap: float | None = None  # how much cheaper a plan could be at most, as a share, where that is proven
     seconds_per_step: float | None
     steps: int
     epochs: float

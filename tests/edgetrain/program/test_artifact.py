@@ -22,6 +22,7 @@ from tests.edgetrain.program.tiny_program import (
     SCHEDULES,
     initial_values,
     keep,
+    tiny_artifact,
     tiny_graph,
     tiny_plan,
 )
@@ -222,3 +223,22 @@ def test_a_copy_does_not_overwrite_something_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists and is not a compiled program"):
         write(tmp_path / "program").copy_to(tmp_path / "photos")
     assert (tmp_path / "photos" / "holiday.jpg").read_bytes() == b"sun"
+
+
+STORED_CONTRADICTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "neither": lambda d: d["tensors"]["w"].pop("slot"),
+    "no place": lambda d: d["tensors"]["w"].pop("file_offset"),
+    "outside parameters": lambda d: d["tensors"]["w"].update(file_offset=10**9),
+    "not in this order": lambda d: d.update(persistent_bytes=10**9),
+}
+
+
+@pytest.mark.parametrize("words", STORED_CONTRADICTIONS)
+def test_a_manifest_that_misplaces_a_stored_tensor_is_refused(words: str) -> None:
+    text = manifest_to_json(tiny_artifact("store").manifest)
+    assert manifest_from_json(text, where="here") == tiny_artifact("store").manifest
+    data = json.loads(text)
+    STORED_CONTRADICTIONS[words](data)
+    with pytest.raises(DataError, match="is broken") as caught:
+        manifest_from_json(json.dumps(data), where="here")
+    assert words in caught.value.why

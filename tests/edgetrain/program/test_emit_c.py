@@ -15,7 +15,7 @@ from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
 from edgetrain.plan.schedule import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
 from edgetrain.program.emit_c import ABI, emit_driver, emit_header, page_slots
 from edgetrain.program.toolchain import runtime_text
-from tests.edgetrain.program.tiny_program import SCHEDULES, keep, page, tiny_graph, tiny_plan
+from tests.edgetrain.program.tiny_program import SCHEDULES, keep, page, storing_plan, tiny_graph, tiny_plan
 
 Value = object
 POISON = "poison"
@@ -333,3 +333,26 @@ def test_the_model_header_names_every_persistent_tensor_once() -> None:
         ("LOSS", "18112"),
         ("LOSS_2", "18116"),
     ]
+
+
+def test_stored_tensors_have_slots_instead_of_offsets_in_the_header() -> None:
+    header = emit_header(tiny_graph(), storing_plan())
+    assert re.findall(r"#define EDGE_SLOT_(\w+) (\d+)u", header) == [("W", "1"), ("MOMENTUM", "0")]
+    assert not re.findall(r"EDGE_OFFSET_(?:W|MOMENTUM)\b", header)
+    assert "#define EDGE_STORED_TENSORS 2" in header
+
+
+def test_a_stored_parameter_is_read_before_its_use_and_written_after_its_update() -> None:
+    lines = emit_driver(tiny_graph(), storing_plan()).split("int32_t edge_step(void)")[1].splitlines()
+    code = [line.split("/*")[0].strip() for line in lines if "edge_page" in line or "EDGE_RUN" in line]
+    first_kernel = next(i for i, line in enumerate(code) if "tiny_multiply" in line)
+    assert any("edge_page_start_read(1" in line for line in code[:first_kernel])
+    assert any("edge_page_wait(1" in line for line in code[:first_kernel])
+    update = next(i for i, line in enumerate(code) if "tiny_update" in line)
+    assert any("edge_page_start_write(1" in line for line in code[update:])
+
+
+def test_a_parameter_that_is_neither_stored_nor_placed_is_rejected() -> None:
+    plan = storing_plan()
+    with pytest.raises(InternalError, match="gives no offset"):
+        emit_driver(tiny_graph(), replace(plan, stored=("momentum",)))

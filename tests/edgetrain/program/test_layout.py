@@ -8,8 +8,17 @@ from dataclasses import replace
 import pytest
 
 from edgetrain.errors import InternalError
-from edgetrain.program.layout import ArenaLayout, arena_layout
-from tests.edgetrain.program.tiny_program import ARENA_BYTES, PERSISTENT, PERSISTENT_BYTES, keep, tiny_graph, tiny_plan
+from edgetrain.plan.arena import layout_persistent
+from edgetrain.program.layout import ArenaLayout, arena_layout, file_offsets
+from tests.edgetrain.program.tiny_program import (
+    ARENA_BYTES,
+    PERSISTENT,
+    PERSISTENT_BYTES,
+    keep,
+    storing_plan,
+    tiny_graph,
+    tiny_plan,
+)
 
 
 def test_the_ranges_end_where_their_last_tensor_does() -> None:
@@ -48,3 +57,11 @@ def test_a_tensor_without_an_offset_is_rejected() -> None:
 def test_a_persistent_part_larger_than_the_arena_is_rejected() -> None:
     with pytest.raises(InternalError, match="the arena at"):
         arena_layout(tiny_graph(), replace(tiny_plan(keep()), peak_bytes=PERSISTENT_BYTES - 1))
+
+
+def test_files_have_the_same_layout_whatever_is_stored() -> None:
+    plan = storing_plan()
+    layout, kept = arena_layout(tiny_graph(), plan), layout_persistent(tiny_graph())
+    assert file_offsets(tiny_graph(), plan) == kept.offsets
+    assert layout.saved_bytes == kept.saved_bytes
+    assert layout.persistent_bytes < layout.saved_bytes
