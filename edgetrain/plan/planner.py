@@ -177,26 +177,31 @@ def _attempt_frugally(inputs: _Inputs, budget: Budget) -> Plan | None:
 def _attempt_storing(inputs: _Inputs, budget: Budget) -> Plan | None:
     """A plan with every parameter in memory, or else the cheapest of some that leave more and more in storage.
 
-    How much to store is tried out with the solver's stand-in, where it has one: it is asked several times.
+    What to store is decided with the solver's stand-in, where it has one: it is asked several times.
     """
-    plan = _attempt(inputs, budget)
-    if plan is not None or not _can_store(inputs):
-        return plan
+    if not _can_store(inputs):
+        return _attempt(inputs, budget)
     quick = replace(inputs, solve=STAND_INS.get(inputs.solver, inputs.solve))
-    found: list[tuple[Plan, frozenset[str]]] = []
-    for stored in stored_prefixes(inputs.graph, inputs.costs, inputs.storage):
-        candidate = _attempt(quick.storing(stored), budget)
-        if candidate is not None:
-            found.append((candidate, stored))
-        if len(found) > _LOOK_BEYOND:
-            break
-    if not found:
-        return None
-    in_joules = inputs.options.objective == "joules"
-    best, stored = min(found, key=lambda pair: pair[0].joules if in_joules else pair[0].seconds)
+    chosen = _choose_stored(quick, budget)
+    if chosen is None:
+        return None if quick.solve is inputs.solve else _attempt(inputs, budget)
+    plan, stored = chosen
     if quick.solve is inputs.solve:
-        return best
-    return _attempt(inputs.storing(stored), budget) or best
+        return plan
+    return _attempt(inputs.storing(stored), budget) or plan
+
+
+def _choose_stored(inputs: _Inputs, budget: Budget) -> tuple[Plan, frozenset[str]] | None:
+    """The first plan with nothing stored, or the cheaper of the first two with more and more stored."""
+    in_joules = inputs.options.objective == "joules"
+    found: list[tuple[Plan, frozenset[str]]] = []
+    for stored in (frozenset[str](), *stored_prefixes(inputs.graph, inputs.costs, inputs.storage)):
+        plan = _attempt(inputs.storing(stored), budget)
+        if plan is not None:
+            found.append((plan, stored))
+        if len(found) > _LOOK_BEYOND or (found and not stored):
+            break
+    return min(found, key=lambda pair: pair[0].joules if in_joules else pair[0].seconds, default=None)
 
 
 def _can_store(inputs: _Inputs) -> bool:
@@ -206,12 +211,13 @@ def _can_store(inputs: _Inputs) -> bool:
 def _attempt(inputs: _Inputs, budget: Budget) -> Plan | None:
     solved: dict[str, _Solved] = {}
     kept: dict[str, _Solved] = {}
+    limits_s = _time_limits(inputs)
     for function in inputs.graph.functions:
         everything = keep_all_steps(inputs.graph, function)
         kept[function] = _pack(inputs.storing(frozenset()), function, everything, enough_bytes=0)
         fitted = replace(kept[function], gap=0.0)  # nothing is cheaper
         if budget.memory_bytes is not None and (inputs.stored or fitted.arena_bytes > budget.memory_bytes):
-            answer = _fit(inputs, function, budget.memory_bytes)
+            answer = _fit(inputs, function, budget.memory_bytes, time_limit_s=limits_s[function])
             if answer is None:
                 return None
             fitted = answer
@@ -236,12 +242,18 @@ def _attempt(inputs: _Inputs, budget: Budget) -> Plan | None:
     )
 
 
-def _fit(inputs: _Inputs, function: str, memory_bytes: int) -> _Solved | None:
+def _time_limits(inputs: _Inputs) -> Mapping[str, float]:
+    """The time for planning, shared out by the functions' sizes."""
+    total = sum(map(len, inputs.graph.functions.values())) or 1
+    return {f: inputs.options.time_limit_s * len(ops) / total for f, ops in inputs.graph.functions.items()}
+
+
+def _fit(inputs: _Inputs, function: str, memory_bytes: int, *, time_limit_s: float) -> _Solved | None:
     """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
     available_bytes = memory_bytes - inputs.layout.nbytes
     limit_bytes = available_bytes
     bound: float | None = None
-    ends_s = time.monotonic() + inputs.options.time_limit_s
+    ends_s = time.monotonic() + time_limit_s
     for _ in range(_MAX_TIGHTENINGS):
         if limit_bytes <= 0:
             return None
