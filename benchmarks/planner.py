@@ -1,30 +1,36 @@
 """The planner's numbers in one run: published instances, brute force, a thousand ops, real graphs, all solvers.
 
-    python benchmarks/planner.py --cases DIR --graph 1-graph.json --output planner.json
+    python -m benchmarks.planner --cases DIR --models resnet-18,efficientnet-lite0,minilm-l6 --output planner.json
 
-`--cases` is a folder of `edgetrain.plan-instance/1` files with the best answers known. `--graph` takes graphs as
-`edgetrain fit --dump` writes them; each is planned to 50 % and 30 % of the temporaries that keep-all needs. One thread.
+`--cases` is a folder of `edgetrain.plan-instance/1` files with the best answers known. `--models` are planned to 50 %
+and 30 % of the memory that keeping everything takes, parameters and state included, and run. `--graph` takes graphs as
+`edgetrain fit --dump` writes them; each is planned to the same shares of its temporaries. One thread.
+`python -m benchmarks.planner_pictures planner.json docs` draws the result.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from benchmarks.measure import machine
+from benchmarks.planner_models import planned_models
 from edgetrain.cost.analytic import DeviceCosts, OpCost, StorageCost, analytic_costs
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, from_json, validate
 from edgetrain.plan.arena import pack
 from edgetrain.plan.instance import Case, read_instance, solve_instance
 from edgetrain.plan.instance_file import Instance, InstanceOp, instance_problem, replay_instance
+from edgetrain.plan.placement.brute_force import cheapest_placement
+from edgetrain.plan.placement.model import place
 from edgetrain.plan.schedule import replay
 from edgetrain.plan.solvers import SOLVERS
 from edgetrain.plan.solvers.brute_force import cheapest
@@ -33,11 +39,28 @@ from edgetrain.plan.solvers.milp import answer_milp
 from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.plan.solvers.question import Question
 from edgetrain.units import Bytes, Joules, Seconds
+from tests.edgetrain.plan.placement.random_problems import random_placement
 
 FORMAT = "edgetrain.benchmark/planner/1"
 
 Row = dict[str, object]
 
+_LARGE_LIMIT_S = 55.0  # with the quick schedules before, a minute
+_SWEEP_LIMIT_S = 5.0
+_BRUTE_FORCE = ("instances", "infeasible", "differing", "seconds")
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "models": (
+        *("model", "share", "way", "planning_s", "gap", "greedy_slowdown_predicted", "peak_over_budget"),
+        *("fragmentation", "stored", "measured_over_budget", "slowdown_predicted", "slowdown_measured"),
+        *("prediction_error", "spread", "n"),
+    ),
+    "graphs": ("graph", "ops", "share", "storage", "seconds", "gap", "slowdown", "fragmentation"),
+    "published": ("instance", "case", "objective", "best", "above_best", "gap", "seconds", "verdict"),
+    "two_devices": _BRUTE_FORCE,
+    "brute_force": _BRUTE_FORCE,
+    "sweep": ("solver", "share", "seconds", "feasible", "slowdown"),
+    "side_by_side": ("graph", "solver", "share", "seconds", "feasible", "slowdown", "joules"),
+}
 # A board with four Cortex-A72 cores and a good SD card. Assumptions of the order of `targets/raspberry-pi-4.toml`.
 BOARD = DeviceCosts(
     flops_per_s=2.4e10, memory_bytes_per_s=4e9, launch_s=5e-6, joules_per_flop=2e-10, joules_per_byte=1e-9
@@ -120,6 +143,36 @@ def _random_case(seed: int) -> Case:
         allows_paging=page,
         minimize="joules",
     )
+
+
+def placement_against_brute_force(count: int) -> Row:
+    """Random instances of three to five ops on two devices: how many answers differ."""
+    started_s = time.monotonic()
+    differing: list[int] = []
+    infeasible = 0
+    for seed in range(count):
+        problem = random_placement(seed)
+        exact, answer = cheapest_placement(problem), place(problem)
+        infeasible += exact is None
+        if (exact is None) != (answer.cost is None) or (
+            exact is not None and answer.cost is not None and abs(exact[0] - answer.cost) > 1e-6 * exact[0]
+        ):
+            differing.append(seed)
+    return {
+        "instances": count,
+        "infeasible": infeasible,
+        "differing": differing,
+        "seconds": time.monotonic() - started_s,
+    }
+
+
+def swept(layers: int, time_limit_s: float) -> Iterator[Row]:
+    """What less and less memory costs with each solver that takes graphs of this size."""
+    graph = residual_network(layers)
+    for share in (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3):
+        for row in side_by_side(graph, share, time_limit_s):
+            if row["solver"] not in ("keep-all", "poet"):
+                yield row
 
 
 def residual_network(layers: int, seed: int = 0) -> TrainGraph:
@@ -233,48 +286,48 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=Path, help="folder of plan instances")
     parser.add_argument("--graph", type=Path, action="append", default=[], help="a dumped graph; may be repeated")
+    parser.add_argument("--models", default="", help="comma-separated: resnet-18, efficientnet-lite0, minilm-l6")
+    parser.add_argument("--rounds", type=int, default=8, help="timed steps of each program (8)")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds for one plan (30)")
     parser.add_argument("--random", type=int, default=1000, help="instances against brute force (1000)")
     parser.add_argument("--layers", type=int, default=333, help="of the large graph, three ops each (333)")
     parser.add_argument("--output", type=Path, default=Path("planner.json"))
     arguments = parser.parse_args()
-    limit_s: float = arguments.time_limit
-    cases = list(published(arguments.cases, limit_s)) if arguments.cases else []
-    _say(
-        "published instances",
-        cases,
-        ("instance", "case", "objective", "best", "above_best", "gap", "seconds", "verdict"),
-    )
-    brute = against_brute_force(arguments.random)
-    _say("against brute force", [brute], ("instances", "infeasible", "differing", "seconds"))
-    large = [planned(residual_network(arguments.layers), 0.5, None, limit_s)]
-    graphs = [from_json(path.read_text(encoding="utf-8")) for path in arguments.graph]
-    large += [
-        planned(graph, share, store, limit_s) for graph in graphs for share in (0.5, 0.3) for store in (None, CARD)
-    ]
-    _say("graphs", large, ("graph", "ops", "share", "storage", "seconds", "gap", "slowdown", "fragmentation"))
-    compared = [
-        row
-        for layers in (10, 40)
-        for share in (0.7, 0.5)
-        for row in side_by_side(residual_network(layers), share, limit_s)
-    ]
-    columns = ("graph", "solver", "share", "seconds", "feasible", "slowdown", "joules")
-    _say("solvers side by side", compared, columns)
-    result = {
+    result: dict[str, Any] = {
         "format": FORMAT,
-        "machine": f"{platform.machine()} {platform.system()}",
-        "python": platform.python_version(),
+        "machine": machine(),
         "versions": {package: version(package) for package in ("pulp", "highspy", "numpy")},
-        "time_limit_s": limit_s,
-        "published": cases,
-        "brute_force": brute,
-        "graphs": large,
-        "side_by_side": compared,
+        "time_limit_s": arguments.time_limit,
     }
-    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    missed = [row for row in cases if row["verdict"] == "MISSED"]
-    return 1 if missed or brute["differing"] else 0
+    for section, rows in _sections(arguments):
+        result[section] = rows = list(rows)
+        _say(section, rows, _COLUMNS[section])
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    missed = [row for row in result["published"] if row["verdict"] == "MISSED"]
+    differing = [row for section in ("brute_force", "two_devices") for row in result[section] if row["differing"]]
+    return 1 if missed or differing else 0
+
+
+def _sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Iterable[Row]]]:
+    """Every part of the benchmark, measured when its rows are read; a run that is cut short keeps those before."""
+    limit_s: float = arguments.time_limit
+    models = [name for name in arguments.models.split(",") if name]
+    graphs = [from_json(path.read_text(encoding="utf-8")) for path in arguments.graph]
+    yield "models", planned_models(models, limit_s, arguments.rounds)
+    yield "graphs", _planned_graphs(arguments.layers, graphs, limit_s)
+    yield "published", published(arguments.cases, limit_s) if arguments.cases else ()
+    yield "two_devices", (placement_against_brute_force(count) for count in (arguments.random // 5,))
+    yield "brute_force", (against_brute_force(count) for count in (arguments.random,))
+    yield "sweep", swept(24, _SWEEP_LIMIT_S)
+    small = residual_network(10)
+    yield "side_by_side", (row for share in (0.7, 0.5) for row in side_by_side(small, share, limit_s))
+
+
+def _planned_graphs(layers: int, graphs: Sequence[TrainGraph], limit_s: float) -> Iterator[Row]:
+    yield planned(residual_network(layers), 0.5, None, _LARGE_LIMIT_S)
+    for graph in graphs:
+        for share in (0.5, 0.3):
+            yield from (planned(graph, share, storage, limit_s) for storage in (None, CARD))
 
 
 if __name__ == "__main__":

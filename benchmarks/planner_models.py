@@ -11,7 +11,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +22,12 @@ import onnx
 from benchmarks.measure import Prepared, prepare, stepper, time_in_turns
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.cost.measured import measured_costs
-from edgetrain.errors import PlanInfeasibleError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
 from edgetrain.pipeline import codegen_of, device_costs, storage_cost
 from edgetrain.plan.explain import explain
-from edgetrain.plan.planner import CostsByFunction, make_plan
+from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
@@ -148,7 +147,7 @@ def _seconds(do: Callable[[], object]) -> float:
     return time.perf_counter() - started_s
 
 
-def planned_models(names: list[str], *, time_limit_s: float, rounds: int) -> Iterator[Row]:
+def planned_models(names: Sequence[str], time_limit_s: float, rounds: int) -> Iterator[Row]:
     """Each model at each share: the plan, and what it does when it runs."""
     for name in names:
         subject = subjects()[name]
@@ -183,45 +182,39 @@ class _Trial:
                 "read_bytes_per_s": storage.read_bytes_per_s,
                 "write_bytes_per_s": storage.write_bytes_per_s,
             }
-            for solver in ("greedy", "milp"):
-                yield row | self._one(solver, costs, keep_all, allowed, row["budget_bytes"], time_limit_s, rounds)
+            budget = Budget(memory_bytes=Bytes(int(share * keep_all.peak_bytes)))
+            quick, quick_s = self._plan("greedy", budget, costs, allowed, time_limit_s)
+            plan, planning_s = self._plan("milp", budget, costs, allowed, time_limit_s)
+            row |= {
+                "solver": "milp",
+                "feasible": plan is not None,
+                "planning_s": planning_s,
+                "greedy_planning_s": quick_s,
+            }
+            if quick is not None:
+                row["greedy_slowdown_predicted"] = quick.seconds / _seconds_kept(quick)
+            yield row if plan is None else row | self._what_it_does(plan, keep_all, rounds)
 
-    def _one(
-        self,
-        solver: str,
-        costs: CostsByFunction,
-        keep_all: Plan,
-        storage: StorageCost | None,
-        budget_bytes: object,
-        time_limit_s: float,
-        rounds: int,
-    ) -> Row:
-        assert isinstance(budget_bytes, int)
+    def _plan(
+        self, solver: str, budget: Budget, costs: CostsByFunction, storage: StorageCost | None, time_limit_s: float
+    ) -> tuple[Plan | None, float]:
+        """The plan, if there is one, and how long planning took."""
+        graph, options = self.prepared.compiled.graph, SolverOptions(time_limit_s=time_limit_s)
         started_s = time.monotonic()
-        try:
-            plan = make_plan(
-                self.prepared.compiled.graph,
-                Budget(memory_bytes=Bytes(budget_bytes)),
-                costs,
-                solver=solver,
-                storage=storage,
-                options=SolverOptions(time_limit_s=time_limit_s),
-            )
-        except PlanInfeasibleError as error:
-            return {"solver": solver, "feasible": False, "why": error.what, "planning_s": time.monotonic() - started_s}
-        planning_s = time.monotonic() - started_s
+        plan = try_plan(graph, budget, costs, solver=solver, storage=storage, options=options)
+        return plan, time.monotonic() - started_s
+
+    def _what_it_does(self, plan: Plan, keep_all: Plan, rounds: int) -> Row:
         explanation = explain(self.prepared.compiled.graph, plan)
+        budget_bytes = plan.budget.memory_bytes or plan.peak_bytes
         return {
-            "solver": solver,
-            "feasible": True,
-            "planning_s": planning_s,
             "gap": plan.gap,
             "peak_over_budget": plan.peak_bytes / budget_bytes,
             "fragmentation": plan.peak_bytes / plan.lower_bound_bytes - 1,
             "recomputed_ops": len(explanation.recomputed),
             "paged": len(explanation.paged),
             "stored": len(plan.stored),
-            "slowdown_predicted": plan.seconds / (plan.keep_all_seconds or plan.seconds),
+            "slowdown_predicted": plan.seconds / _seconds_kept(plan),
             **self._run(plan, keep_all, rounds),
         }
 

@@ -252,7 +252,7 @@ def _fit(inputs: _Inputs, function: str, memory_bytes: int, *, time_limit_s: flo
     """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
     available_bytes = memory_bytes - inputs.layout.nbytes
     limit_bytes = available_bytes
-    bound: float | None = None
+    bound = inputs.question(function, None).least_cost
     ends_s = time.monotonic() + time_limit_s
     for _ in range(_MAX_TIGHTENINGS):
         if limit_bytes <= 0:
@@ -261,8 +261,9 @@ def _fit(inputs: _Inputs, function: str, memory_bytes: int, *, time_limit_s: flo
         answer = inputs.solve(inputs.question(function, limit_bytes, time_limit_s=left_s))
         if answer.steps is None:
             return None
-        if limit_bytes == available_bytes:
-            bound = answer.bound  # a tighter limit's bound says nothing about this one
+        if limit_bytes == available_bytes and not inputs.stored and answer.bound is not None:
+            # A tighter limit's bound says nothing about this one, nor that of one choice of what to store about others.
+            bound = max(bound, answer.bound)
         solved = _pack(inputs, function, answer.steps, enough_bytes=available_bytes)
         excess_bytes = solved.arena_bytes - memory_bytes
         if excess_bytes <= 0:

@@ -79,8 +79,8 @@ class Plan:
     """What the program executes. `peak_bytes` is the size of the arena: persistent part, then temporaries.
 
     Tensors in `stored` are persistent but have no offset: they live in storage and come into the temporary part for
-    their uses. `gap` is how much cheaper `step` could be at most, as a share of its cost and as far as the solver has
-    proven; None where it proves nothing.
+    their uses. `gap` is how much cheaper `step` could be at most, as a share of its cost and as far as is proven: that
+    every op runs once, and what the solver shows; None for a plan that no planner made.
     """
 
     solver: str

@@ -55,6 +55,12 @@ class Question:
         found = self.replayed(steps)
         return found.seconds if self.options.objective == "seconds" else found.joules
 
+    @property
+    def least_cost(self) -> float:
+        """A bound that needs no solver: every op runs once."""
+        costs = (self.costs[op.name] for op in self.graph.functions[self.function])
+        return sum(c.seconds if self.options.objective == "seconds" else c.joules for c in costs)
+
     def without_paging(self) -> Question:
         """The same question on a device without storage."""
         return replace(self, storage=None, stored=frozenset())

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from edgetrain.plan.placement.brute_force import cheapest_placement
@@ -16,39 +14,12 @@ from edgetrain.plan.placement.problem import (
     replay_placement,
 )
 from edgetrain.units import Bytes
-
-
-def random_problem(seed: int) -> PlacementProblem:
-    """Three to five ops; one device fast and small, the other slow and larger; now and then an op runs on one alone."""
-    rng = random.Random(seed)
-    count = rng.randint(3, 5)
-    ops = []
-    for op in range(count):
-        slow = float(rng.randint(3, 9))
-        fast = None if rng.random() < 0.15 else float(rng.randint(1, 3))
-        reads = tuple(sorted(rng.sample(range(op), min(op, rng.randint(1, 2)))))
-        ops.append(
-            PlacedOp(
-                name=str(op),
-                reads=reads,
-                output_bytes=Bytes(rng.randint(1, 4)),
-                seconds=(slow, fast),
-                joules=(slow, fast),
-            )
-        )
-    hungriest = max(op.output_bytes + sum(ops[s].output_bytes for s in op.reads) for op in ops)
-    return PlacementProblem(
-        name=f"random {seed}",
-        ops=tuple(ops),
-        memory_bytes=(Bytes(hungriest + rng.randint(-1, 3)), Bytes(max(1, hungriest + rng.randint(-4, 1)))),
-        copy_seconds_per_byte=rng.choice([0.1, 0.5, 1.0]),
-        copy_joules_per_byte=1.0,
-    )
+from tests.edgetrain.plan.placement.random_problems import random_placement
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_program_is_as_cheap_as_brute_force(seed: int) -> None:
-    problem = random_problem(seed)
+    problem = random_placement(seed)
     exact, answer = cheapest_placement(problem), place(problem)
     assert (exact is None) == (answer.steps is None)
     if exact is None:
@@ -102,7 +73,7 @@ def test_dear_copies_are_replaced_by_computing_again() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_more_memory_never_costs_more(seed: int) -> None:
-    problem = random_problem(seed)
+    problem = random_placement(seed)
     costs = []
     for extra in (0, 1, 3):
         larger = PlacementProblem(
