@@ -300,9 +300,11 @@ def main() -> int:
         "time_limit_s": arguments.time_limit,
     }
     for section, rows in _sections(arguments):
-        result[section] = rows = list(rows)
-        _say(section, rows, _COLUMNS[section])
-        arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        result[section] = []
+        for row in rows:
+            result[section].append(row)
+            arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        _say(section, result[section], _COLUMNS[section])
     missed = [row for row in result["published"] if row["verdict"] == "MISSED"]
     differing = [row for section in ("brute_force", "two_devices") for row in result[section] if row["differing"]]
     return 1 if missed or differing else 0
