@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.ir import Phase, Role, TrainGraph
-from edgetrain.plan.planner import CostsByFunction, make_plan
+from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan, replay
+from edgetrain.plan.solvers import SOLVERS
+from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.units import Bytes, Joules, Seconds, parse_bytes
+from tests.edgetrain.plan.questions import asked
 from tests.edgetrain.plan.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
 STORAGE = StorageCost(
@@ -164,3 +168,57 @@ def test_the_saved_range_is_known_to_the_plan() -> None:
     saved = [t.name for t in graph.persistent if t.role in (Role.PARAMETER, Role.STATE)]
     assert plan.saved_bytes == 4 * 256
     assert all(plan.persistent_offsets[name] < plan.saved_bytes for name in saved)
+
+
+# Solvers that know one schedule or a few; the exact ones go the same way until something does not fit.
+@pytest.mark.parametrize("solver", sorted(SOLVERS))
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_fits_unplanned_is_planned_for_nothing(solver: str, seed: int) -> None:
+    graph = with_evaluate(random_graph(seed, forward_ops=4 + seed, unit_bytes=1024))
+    costs = costs_of(graph, seed)
+    kept = make_plan(graph, Budget(), costs)
+    for extra in (0, 64, kept.peak_bytes):
+        budget = Budget(memory_bytes=Bytes(kept.peak_bytes + extra))
+        plan = make_plan(graph, budget, costs, solver=solver, storage=STORAGE)
+        assert (plan.seconds, plan.gap, plan.stored) == (kept.seconds, 0.0, ())
+        check(graph, plan, costs, STORAGE)
+
+
+@pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_objective_of_an_exact_plan_never_rises_with_the_budget(seed: int, storage: StorageCost | None) -> None:
+    """Joules, for which the program is exact; as the solver counts, before packing, which may break a tie."""
+    graph = random_graph(seed, forward_ops=5, unit_bytes=1024)
+    costs = random_costs(graph, seed)
+    free = asked(graph, "step", None, costs, storage, options=SolverOptions(objective="joules"))
+    full = free.peak_bytes(free.everything)
+    found = [SOLVERS["milp"](replace(free, limit_bytes=full * share // 20)).cost for share in range(8, 21)]
+    joules = [float("inf") if cost is None else cost for cost in found]
+    assert joules[-1] < float("inf")
+    assert all(later <= earlier * (1 + 1e-6) for earlier, later in pairwise(joules))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plan_is_never_cheaper_than_its_bound(seed: int) -> None:
+    graph = random_graph(seed, forward_ops=8)
+    costs = {"step": random_costs(graph, seed)}
+    kept = make_plan(graph, Budget(), costs)
+    tight = Budget(memory_bytes=Bytes(kept.persistent_bytes + (kept.peak_bytes - kept.persistent_bytes) * 4 // 5))
+    exact, quick = (try_plan(graph, tight, costs, solver=solver) for solver in ("milp", "greedy"))
+    assert exact is not None
+    assert quick is not None
+    assert exact.gap is not None
+    assert exact.seconds <= quick.seconds
+    assert quick.seconds >= exact.seconds * (1 - exact.gap) - 1e-9
+
+
+def test_a_long_search_tells_how_long_it_has_searched() -> None:
+    graph = random_graph(1, forward_ops=24)
+    costs = {"step": random_costs(graph, 1)}
+    kept = make_plan(graph, Budget(), costs)
+    told: list[tuple[str, int, int]] = []
+    tight = Budget(memory_bytes=Bytes(kept.peak_bytes * 6 // 10))
+    options = SolverOptions(time_limit_s=20.0)
+    make_plan(graph, tight, costs, solver="milp", options=options, progress=lambda *news: told.append(news))
+    assert {stage for stage, _, _ in told} == {"planning step"}
+    assert all(0 <= done <= total <= 20 for _, done, total in told)

@@ -193,14 +193,25 @@ PLANS: Mapping[str, Callable[[], Plan]] = {
 
 
 def build_tiny(
-    directory: Path, plan: Plan, compiler: Compiler, *, threads: bool = True, target: str = "host"
+    directory: Path,
+    plan: Plan,
+    compiler: Compiler,
+    *,
+    threads: bool = True,
+    profile: bool = False,
+    target: str = "host",
 ) -> Artifact:
     """Compiles kernels and driver and writes the artifact `directory/program`."""
     directory.mkdir(parents=True, exist_ok=True)
     kernels = compile_object(compiler, KERNELS, directory / "kernels.o")
     driver = emit_driver(tiny_graph(), plan)
     library = build_library(
-        driver_c=driver, kernels_object=kernels, out=directory / "library", threads=threads, compiler=compiler
+        driver_c=driver,
+        kernels_object=kernels,
+        out=directory / "library",
+        threads=threads,
+        profile=profile,
+        compiler=compiler,
     )
     return write_artifact(
         directory / "program",
