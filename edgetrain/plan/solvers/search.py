@@ -57,7 +57,9 @@ def search(
     """The cheapest schedule that the caller accepts, as far as time allows, never dearer than the `known` ones."""
     if largest_op_bytes(problem) > aim.limit_bytes:
         return Answer(steps=None, is_infeasible=True)
-    run = _Search(problem=problem, aim=aim, price=price, options=options)
+    # A bound that needs no search: every op runs once.
+    least = aim.seconds_weight * sum(problem.seconds) + aim.joules_weight * sum(problem.joules)
+    run = _Search(problem=problem, aim=aim, price=price, options=options, bound=least)
     for steps in known:
         run.offer(steps)
         run.tell()
@@ -87,9 +89,9 @@ class _Search:
     aim: Aim
     price: Price
     options: SearchOptions
+    bound: float  # proven, in the aim's unit
     best: tuple[Step, ...] | None = None
     best_cost: float | None = None
-    bound: float | None = None
     started_s: float = field(default_factory=time.monotonic)
     ends_s: float = 0.0  # of the current search
 
@@ -118,6 +120,8 @@ class _Search:
     def improve(self, timeline: tuple[Slot, ...], *, pages: bool, until_s: float) -> Status:
         """Searches the timeline until so long after the search began; says what the program says."""
         self.ends_s = self.started_s + until_s
+        if self.best is not None and self.left_s < _MIN_TIME_S:
+            return Status.FEASIBLE  # what was known took all the time: to build the program alone would take more
         model = build_model(self.problem, timeline, self.aim, pages=pages)
         session = OPEN_SOLVERS[self.options.open_solver](model.program)
         relaxed = session.relax(Effort(seconds=max(self.left_s, 1.0)))
@@ -175,7 +179,7 @@ class _Search:
     def _raise_bound(self, model: WindowedModel, outcome: Outcome) -> None:
         if outcome.bound is not None:
             bound = outcome.bound * model.objective_scale
-            self.bound = bound if self.bound is None else max(self.bound, bound)
+            self.bound = max(self.bound, bound)
 
     def _start(self, model: WindowedModel) -> Mapping[str, float] | None:
         """The best schedule as a start, unless it pages what the program cannot."""
@@ -190,10 +194,10 @@ class _Search:
         steps = refine(self.problem, schedule_of(model, outcome.values), self.aim.limit_bytes)
         taken = self.offer(steps)
         if taken:
-            log.debug("plan of cost %g, bound %s, %.1f s left", self.best_cost, self.bound, self.left_s)
+            log.debug("plan of cost %g, bound %g, %.1f s left", self.best_cost, self.bound, self.left_s)
         return taken
 
     def _is_done(self) -> bool:
-        if self.best_cost is None or self.bound is None:
+        if self.best_cost is None:
             return False
         return self.best_cost - self.bound <= self.options.relative_gap * abs(self.best_cost)
