@@ -134,6 +134,22 @@ def test_a_tight_budget_trains_to_the_same_bits(command: Command, short_run: Pat
     assert report["parameters_sha256"] == roomy["parameters_sha256"]
 
 
+def test_a_budget_that_leaves_parameters_in_storage_trains_to_the_same_bits(
+    command: Command, short_run: Path, tmp_path: Path
+) -> None:
+    done = command("fit", *SHORT, "--budget", "700kB", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    stored = tmp_path / "runs" / "digits"
+    assert json.loads((stored / "program" / "plan.json").read_text())["stored"]
+    assert report_of(stored)["is_within_budget"]
+    assert report_of(stored)["parameters_sha256"] == report_of(short_run)["parameters_sha256"]
+    assert (stored / "model.onnx").read_bytes() == (short_run / "model.onnx").read_bytes()
+    evaluated = command("eval", stored, "--json", "-q", cwd=tmp_path)
+    assert json.loads(evaluated.stdout)["accuracy"] == report_of(stored)["test_accuracy"]
+    resumed = command("fit", "--resume", "train.epochs=2", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+
+
 def test_a_deadline_that_cannot_be_kept_exits_3(command: Command, tmp_path: Path) -> None:
     done = command("fit", *SHORT, "--deadline", "1us", cwd=tmp_path)
     assert done.returncode == 3
