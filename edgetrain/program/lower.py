@@ -18,6 +18,7 @@ from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import schedule
+from edgetrain_tuner.rules.packed_product import REGISTERS
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +167,8 @@ def _arena_allocations(body: Any) -> list[tuple[Any, int]]:
 
     def on_allocation(node: Any) -> None:
         nbytes = _buffer_bytes(node.buffer.ty)
+        if str(node.buffer.ty.storage_scope) == REGISTERS:
+            return
         if any(node.buffer.same_as(b) for b in inside_parallel):
             if nbytes > LARGEST_THREAD_STACK_BYTES:
                 raise InternalError(f"a kernel wants {nbytes} bytes of stack in each thread")

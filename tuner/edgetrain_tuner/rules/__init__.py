@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import generic
+from edgetrain_tuner.rules import generic, packed_product
 
 ScheduleRule = Callable[[Any, Features], Any]
 
-RULES: tuple[ScheduleRule, ...] = (generic.apply,)
+RULES: tuple[ScheduleRule, ...] = (packed_product.apply, generic.apply)
 
 
 def schedule(function: Any, features: Features) -> Any:

@@ -18,6 +18,7 @@ from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
 from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules.inlining import inline_all
 
 MINIMUM_PARALLEL_WORK = 1 << 15  # loop iterations under which waking threads costs more than it brings
 MAXIMUM_TILE = 512  # elements of the innermost loop: its accumulators stay in the first-level cache
@@ -34,7 +35,7 @@ def apply(function: Any, features: Features) -> Any:
         schedule.get_sblock("root")
     except (s_tir.ScheduleError, tvm.error.InternalError):
         return function
-    _inline(schedule)
+    inline_all(schedule)
     done: set[str] = set()
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         if schedule.get(block).name_hint in done:
@@ -44,23 +45,6 @@ def apply(function: Any, features: Features) -> Any:
         except s_tir.ScheduleError:  # every primitive is valid by itself: the block keeps what was done so far
             continue
     return schedule.mod["main"].without_attr("global_symbol")
-
-
-def _inline(schedule: Any) -> None:
-    """Inlines every block that can be, so that a fused kernel's intermediates need no memory."""
-    changed = True
-    while changed:
-        changed = False
-        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-            for primitive in (schedule.compute_inline, schedule.reverse_compute_inline):
-                try:
-                    primitive(block)
-                except s_tir.ScheduleError:
-                    continue
-                changed = True
-                break
-            if changed:
-                break
 
 
 @dataclass(frozen=True, kw_only=True)

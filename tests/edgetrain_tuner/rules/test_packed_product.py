@@ -1,0 +1,144 @@
+"""Writing a contraction out changes its loops, never its results: every kernel against its unscheduled self."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te, tirx, topi
+
+from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
+from edgetrain.graph.gradients.window import Window
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules import blocking, packed_product
+from edgetrain_tuner.rules.contraction import extent_of, find
+
+pytestmark = pytest.mark.compile
+
+WIDE = Features(vector_bits=256, vector_registers=16, cores=2)
+NARROW = Features(vector_bits=128, vector_registers=32, cores=1)
+TOLERANCE = 2e-5  # of the largest element: sums in another order
+
+
+@pytest.fixture(autouse=True)
+def small_kernels_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_product, "MINIMUM_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(blocking, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
+
+
+def _product(kind: str, rows: int, columns: int, depth: int, *, batch: int = 1, has_epilogue: bool = False) -> Any:
+    """`kind` is two letters, n or t for either side: as the formula has it, or transposed."""
+    a = te.placeholder((batch, *((rows, depth) if kind[0] == "n" else (depth, rows))), name="a")
+    b = te.placeholder((batch, *((depth, columns) if kind[1] == "n" else (columns, depth))), name="b")
+    bias = te.placeholder((columns,), name="bias")
+    k = te.reduce_axis((0, depth), "k")
+
+    def element(s: Any, i: Any, j: Any) -> Any:
+        left = a[s, i, k] if kind[0] == "n" else a[s, k, i]
+        right = b[s, k, j] if kind[1] == "n" else b[s, j, k]
+        return te.sum(left * right, axis=k)
+
+    product = te.compute((batch, rows, columns), element, name="product")
+    if not has_epilogue:
+        return te.create_prim_func([a, b, product])
+    shifted = te.compute(product.shape, lambda s, i, j: tirx.tanh(product[s, i, j]) + bias[j], name="shifted")
+    return te.create_prim_func([a, b, bias, shifted])
+
+
+def _convolution(part: str, batch: int, channels: int, size: int, filters: int, taps: int, stride: int) -> Any:
+    pad = taps // 2
+    outputs = (size + 2 * pad - taps) // stride + 1
+    window = Window(strides=(stride, stride), pads=(pad, pad), dilation=(1, 1))
+    data = te.placeholder((batch, channels, size, size), name="data")
+    weight = te.placeholder((filters, channels, taps, taps), name="weight")
+    gradient = te.placeholder((batch, filters, outputs, outputs), name="gradient")
+    if part == "forward":
+        result = topi.nn.relu(topi.nn.conv2d_nchw(data, weight, stride, pad, 1))
+        return te.create_prim_func([data, weight, result])
+    if part == "data":
+        result = conv2d_data_gradient(gradient, weight, shape=(batch, channels, size, size), window=window)
+        return te.create_prim_func([gradient, weight, result])
+    result = conv2d_weight_gradient(data, gradient, shape=(filters, channels, taps, taps), window=window)
+    return te.create_prim_func([data, gradient, result])
+
+
+def _run(function: Any, arrays: list[Any]) -> Any:
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    compiled = tvm.compile(module, target={"kind": "llvm"})
+    shape = tuple(int(extent) for extent in function.params[-1].ty.shape)
+    # Not zeros: an element that nobody writes must show.
+    tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.full(shape, np.nan, np.float32))]
+    compiled["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+def _assert_computes_the_same(function: Any, features: Features) -> None:
+    random = np.random.default_rng(3)
+    shapes = [tuple(int(extent) for extent in p.ty.shape) for p in function.params[:-1]]
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    rewritten = packed_product.apply(function, features)
+    assert rewritten is not None
+    expected = _run(function, arrays)
+    np.testing.assert_allclose(_run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("features", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("sizes", [(64, 48, 32), (31, 37, 29), (5, 17, 4), (2, 200, 7), (130, 9, 300)])
+@pytest.mark.parametrize("kind", ["nn", "nt", "tn", "tt"])
+def test_a_matrix_product_of_any_size(kind: str, sizes: tuple[int, int, int], features: Features) -> None:
+    _assert_computes_the_same(_product(kind, *sizes), features)
+
+
+@pytest.mark.parametrize("depth", [24, 1500], ids=["in one part", "in several parts"])
+def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
+    _assert_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), WIDE)
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        (2, 16, 14, 24, 3, 1),
+        (1, 5, 13, 7, 3, 2),
+        (2, 8, 16, 16, 3, 2),
+        (3, 6, 9, 10, 1, 1),
+        (2, 3, 23, 8, 7, 2),
+        (2, 4, 11, 6, 5, 3),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("part", ["forward", "data", "weight"])
+def test_a_convolution_and_its_gradients(part: str, geometry: tuple[int, int, int, int, int, int]) -> None:
+    _assert_computes_the_same(_convolution(part, *geometry), WIDE)
+
+
+def test_a_strided_data_gradient_multiplies_no_more_than_the_forward_pass() -> None:
+    """The phases of the stride come apart: 4 phases of ⌈3/2⌉² taps, not 9 taps at every position."""
+    found = find(_convolution("data", 2, 8, 16, 16, 3, 2))
+    assert found is not None
+    assert extent_of(found.s) == 4
+    assert found.multiply_adds == 2 * 8 * 16 * 16 * 16 * 4
+
+
+@pytest.mark.parametrize("case", ["elementwise", "a sum", "a maximum", "a channel by itself", "of integers"])
+def test_another_kernel_is_left_to_other_rules(case: str) -> None:
+    x = te.placeholder((8, 16, 12, 12), "int32" if case == "of integers" else "float32", name="x")
+    k = te.reduce_axis((0, 12), "k")
+    w = te.placeholder((16, 1, 3, 3), name="w")
+    results = {
+        "elementwise": lambda: topi.nn.relu(x),
+        "a sum": lambda: topi.sum(x, axis=3),
+        "a maximum": lambda: topi.max(x, axis=3),
+        "a channel by itself": lambda: topi.nn.depthwise_conv2d_nchw(x, w, 1, 1, 1),
+        "of integers": lambda: te.compute(
+            (8, 16, 12, 8), lambda a, b, c, d: te.sum(x[a, b, c, k] * x[d, b, c, k], axis=k)
+        ),
+    }
+    inputs = [x, w] if case == "a channel by itself" else [x]
+    assert packed_product.apply(te.create_prim_func([*inputs, results[case]()]), WIDE) is None
+
+
+def test_a_scalar_machine_keeps_its_memory() -> None:
+    scalar = Features(vector_bits=32, vector_registers=16, cores=1)
+    assert packed_product.apply(_product("nn", 64, 64, 64), scalar) is None

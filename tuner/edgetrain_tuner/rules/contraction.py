@@ -1,0 +1,325 @@
+"""What a matrix product, a convolution and both its gradients have in common: a sum of products over shared axes.
+
+    C[s, i, j] = Σ_k A[s, i, k] · B[s, j, k]
+
+Each of s, i, j, k stands for any number of the kernel's axes. `find` reads that form off a kernel, whatever its ops are
+called, so that one way of computing it serves them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.ir import Call, TensorLoad
+
+from edgetrain_tuner.rules.inlining import inline_all
+
+_SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
+_CHOICE = "if_then_else"
+_STRIDES = (2, 3, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    variable: Any
+    extent: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A position that exists only while `value` is below `extent`."""
+
+    value: Any
+    extent: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epilogue:
+    """What becomes of an element: `store`, in which `axes` are its position and a load of the result is its value."""
+
+    axes: tuple[Any, ...]
+    store: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contraction:
+    """The form above. `j` holds the axis along which the result is contiguous; axes of extent 1 are left out."""
+
+    function: Any
+    s: tuple[Axis, ...]
+    i: tuple[Axis, ...]
+    j: tuple[Axis, ...]
+    k: tuple[Axis, ...]
+    a: Any  # an element of the buffer A, as an expression of the axes
+    b: Any
+    result: Any  # the buffer C
+    indices: tuple[Any, ...]  # where in C, as expressions of the axes
+    limits: tuple[Limit, ...]
+    epilogue: Epilogue | None
+
+    @property
+    def multiply_adds(self) -> int:
+        return math.prod(extent_of(axes) for axes in (self.s, self.i, self.j, self.k))
+
+
+def extent_of(axes: Sequence[Axis]) -> int:
+    return math.prod(axis.extent for axis in axes)
+
+
+def uses(expression: Any, variable: Any) -> bool:
+    found = False
+
+    def visit(node: Any) -> None:
+        nonlocal found
+        found = found or node.same_as(variable)
+
+    tvm_ffi.structural_walk(expression, (tirx.Var, visit))
+    return found
+
+
+def replaced(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """The expression or statement with each variable replaced by its value."""
+    pairs = list(values.items())
+
+    def on_variable(variable: Any) -> Any:
+        return next((value for name, value in pairs if variable.same_as(name)), variable)
+
+    return tvm_ffi.structural_map(expression, (tirx.Var, on_variable))
+
+
+def is_contiguous(load: Any, axis: Axis) -> bool:
+    """Whether the next element along `axis` is the next one in memory."""
+    if not isinstance(load, TensorLoad):
+        return False
+    used = [uses(index, axis.variable) for index in load.indices]
+    if not used[-1] or any(used[:-1]):
+        return False
+    slope = tvm.sym.detect_linear_equation(load.indices[-1], [axis.variable])
+    return bool(slope) and isinstance(slope[0], tirx.IntImm) and int(slope[0]) == 1
+
+
+def bytes_read(expression: Any) -> int:
+    """Of the float32 buffers that the expression loads from, all of each."""
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
+    return sum(4 * math.prod(int(extent) for extent in load.source.ty.shape) for load in loads)
+
+
+def find(function: Any) -> Contraction | None:
+    """The contraction that the kernel computes, with at most elementwise work behind it; None for any other kernel."""
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    schedule = s_tir.Schedule(module)
+    try:
+        root = schedule.get_sblock("root")
+    except (s_tir.ScheduleError, tvm.error.InternalError):
+        return None
+    inline_all(schedule)
+    blocks = [schedule.get(block) for block in schedule.get_child_blocks(root)]
+    if len(blocks) not in (1, 2):
+        return None
+    epilogue = _epilogue(blocks[1], blocks[0]) if len(blocks) == 2 else None
+    if len(blocks) == 2 and epilogue is None:
+        return None
+    return _contraction(schedule.mod["main"], blocks[0], epilogue)
+
+
+def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contraction | None:
+    product = _summed_product(block)
+    if product is None:
+        return None
+    indices = tuple(block.body.indices)
+    axes = [(Axis(variable=a.var, extent=int(a.dom.extent)), int(a.iter_type)) for a in block.iter_vars]
+    last = [axis for axis, kind in axes if kind == _SPATIAL and axis.extent > 1][-1:]
+    form = _Form(axes=axes, factors=list(product), indices=indices)
+    for axis, kind in list(form.axes):
+        if kind == _SPATIAL and axis.extent > 1 and all(uses(factor, axis.variable) for factor in form.factors):
+            form = form.with_strides_apart(axis)
+    groups = form.groups()
+    if groups is None or not last or not all(groups[name] for name in ("left", "right", "k")):
+        return None
+    is_right = any(form.comes_from(axis, last[0]) for axis in groups["right"])
+    if not is_right and not any(form.comes_from(axis, last[0]) for axis in groups["left"]):
+        return None
+    a, b = form.factors if is_right else reversed(form.factors)
+    if not isinstance(a, TensorLoad) or not all(_is_float(x) for x in (a, b, block.body.value)):
+        return None
+    i, j = ("left", "right") if is_right else ("right", "left")
+    return Contraction(
+        function=function,
+        s=tuple(groups["s"]),
+        i=tuple(groups[i]),
+        j=tuple(groups[j]),
+        k=tuple(groups["k"]),
+        a=form.clamped(a),
+        b=b,
+        result=block.body.buffer,
+        indices=form.indices,
+        limits=form.limits,
+        epilogue=epilogue,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """A sum of products under analysis: axes with their kinds, two factors, the place of the result."""
+
+    axes: list[tuple[Axis, int]]
+    factors: list[Any]
+    indices: tuple[Any, ...]
+    limits: tuple[Limit, ...] = ()
+    origins: Mapping[Any, Any] = field(default_factory=dict)  # of axes that were made from another
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", [self._simple(factor) for factor in self.factors])
+        object.__setattr__(self, "indices", tuple(self._simple(index) for index in self.indices))
+
+    def _simple(self, expression: Any) -> Any:
+        units = {a.variable: tirx.IntImm(a.variable.ty.dtype, 0) for a, _ in self.axes if a.extent == 1}
+        return self._analyzer().simplify(replaced(expression, units))
+
+    def _analyzer(self) -> Any:
+        analyzer = tvm.sym.Analyzer()
+        for axis, _ in self.axes:
+            analyzer.bind(axis.variable, tvm.ir.Range(0, axis.extent))
+        return analyzer
+
+    def with_strides_apart(self, axis: Axis) -> _Form:
+        """The form with `axis` = n · part + phase, for the least n after which one factor does not depend on the part.
+
+        So a strided convolution's data gradient becomes one contraction for each phase of the stride, with no product
+        that is known to be zero. The same form if no n will do.
+        """
+        for count in _STRIDES:
+            part = Axis(variable=tirx.Var("part", axis.variable.ty.dtype), extent=-(-axis.extent // count))
+            phase = Axis(variable=tirx.Var("phase", axis.variable.ty.dtype), extent=count)
+            whole = part.variable * count + phase.variable
+            place = [a.variable.same_as(axis.variable) for a, _ in self.axes].index(True)
+            swap = {axis.variable: whole}
+            limits = tuple(Limit(value=replaced(m.value, swap), extent=m.extent) for m in self.limits)
+            if axis.extent % count:
+                limits += (Limit(value=whole, extent=axis.extent),)
+            form = _Form(
+                axes=[*self.axes[:place], (phase, _SPATIAL), (part, _SPATIAL), *self.axes[place + 1 :]],
+                factors=[replaced(factor, swap) for factor in self.factors],
+                indices=tuple(replaced(index, swap) for index in self.indices),
+                limits=limits,
+                origins={**self.origins, part.variable: axis.variable},
+            )
+            if not all(uses(factor, part.variable) for factor in form.factors):
+                return form
+        return self
+
+    def comes_from(self, axis: Axis, original: Axis) -> bool:
+        return any(
+            v.same_as(original.variable)
+            for v in (axis.variable, *(o for n, o in self.origins.items() if n.same_as(axis.variable)))
+        )
+
+    def groups(self) -> dict[str, list[Axis]] | None:
+        found: dict[str, list[Axis]] = {"s": [], "left": [], "right": [], "k": []}
+        for axis, kind in self.axes:
+            if axis.extent == 1:
+                continue
+            group = _group(kind, *(uses(factor, axis.variable) for factor in self.factors))
+            if group is None:
+                return None
+            found[group].append(axis)
+        return found
+
+    def clamped(self, load: Any) -> Any:
+        """The load with indices that stay inside the buffer, even where the guard went to the other factor."""
+        analyzer = self._analyzer()
+        indices = []
+        for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+            if not analyzer.can_prove(index >= 0):
+                index = tirx.max(index, 0)
+            if not analyzer.can_prove(index < extent):
+                index = tirx.min(index, extent - 1)
+            indices.append(index)
+        return load.source[tuple(indices)]
+
+
+def _group(kind: int, in_left: bool, in_right: bool) -> str | None:
+    if kind == _REDUCE:
+        return "k" if in_left and in_right else None
+    if kind != _SPATIAL or not (in_left or in_right):
+        return None
+    return "s" if in_left and in_right else "left" if in_left else "right"
+
+
+def _is_float(expression: Any) -> bool:
+    return str(expression.ty.dtype) == "float32"
+
+
+def _summed_product(block: Any) -> tuple[Any, Any] | None:
+    """The two factors of a block that adds products up from zero."""
+    body, init = block.body, block.init
+    if not isinstance(body, tirx.BufferStore) or not isinstance(init, tirx.BufferStore):
+        return None
+    if (
+        not isinstance(init.value, tirx.FloatImm)
+        or float(init.value.value) != 0.0
+        or not isinstance(body.value, tirx.Add)
+    ):
+        return None
+    total, term = body.value.a, body.value.b
+    if not (isinstance(total, TensorLoad) and total.source.same_as(body.buffer)):
+        return None
+    condition, product = _unguarded(term)
+    if not isinstance(product, tirx.Mul):
+        return None
+    if condition is None:
+        return product.a, product.b
+    # 0 · x is not 0 for an infinite x, but a guard says that there is no x: it moves to the factor it is about.
+    for guarded, other in ((product.a, product.b), (product.b, product.a)):
+        if all(uses(guarded, variable) for variable in _variables(condition)):
+            zero = tirx.FloatImm("float32", 0.0)
+            moved = tirx.if_then_else(condition, guarded, zero)
+            return (moved, other) if guarded is product.a else (other, moved)
+    return None
+
+
+def _unguarded(term: Any) -> tuple[Any, Any]:
+    if isinstance(term, tirx.Select):
+        condition, value, otherwise = term.condition, term.true_value, term.false_value
+    elif isinstance(term, Call) and str(getattr(term.op, "name", "")).endswith(_CHOICE):
+        condition, value, otherwise = term.args
+    else:
+        return None, term
+    is_zero = isinstance(otherwise, tirx.FloatImm) and float(otherwise.value) == 0.0
+    return (condition, value) if is_zero else (None, term)
+
+
+def _variables(expression: Any) -> list[Any]:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
+    return [v for v in found if not isinstance(v.ty, tirx.BufferType)]
+
+
+def _epilogue(block: Any, before: Any) -> Epilogue | None:
+    """The elementwise block behind the sum, if that is what it is: it reads each element of C at its own position."""
+    if any(int(axis.iter_type) != _SPATIAL for axis in block.iter_vars) or not isinstance(block.body, tirx.BufferStore):
+        return None
+    if not isinstance(before.body, tirx.BufferStore):
+        return None
+    result = before.body.buffer
+    axes = tuple(axis.var for axis in block.iter_vars)
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(block.body.value, (TensorLoad, loads.append))
+    of_result = [load for load in loads if load.source.same_as(result)]
+    if not of_result:
+        return None
+    for load in of_result:
+        if len(load.indices) != len(axes):
+            return None
+        for index, axis, block_axis in zip(load.indices, axes, block.iter_vars, strict=True):
+            is_unit = int(block_axis.dom.extent) == 1
+            if not (is_unit or (isinstance(index, tirx.Var) and index.same_as(axis))):
+                return None
+    return Epilogue(axes=axes, store=block.body)

@@ -1,0 +1,56 @@
+"""Loops and positions, in the index type of the kernel they are written for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
+VECTORIZED, UNROLLED = tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED
+
+
+@dataclass(frozen=True)
+class Loops:
+    dtype: str
+
+    def number(self, value: int) -> Any:
+        return tirx.IntImm(self.dtype, value)
+
+    def loop(self, name: str, extent: Any, body: Callable[[Any], Any], kind: Any = SERIAL) -> Any:
+        """`body` for every index; without a loop where there is only 0."""
+        if isinstance(extent, int):
+            if extent == 1 and kind != VECTORIZED:
+                return body(self.number(0))
+            extent = self.number(extent)
+        variable = tirx.Var(name, self.dtype)
+        return tirx.For(variable, self.number(0), extent, kind, body(variable))
+
+    def nest(self, name: str, extents: Sequence[Any], body: Callable[[list[Any]], Any]) -> Any:
+        """`body` for every index of a box, the last axis innermost."""
+
+        def descend(position: int, indices: list[Any]) -> Any:
+            if position == len(extents):
+                return body(indices)
+            return self.loop(f"{name}{position}", extents[position], lambda v: descend(position + 1, [*indices, v]))
+
+        return descend(0, [])
+
+
+def position_of(indices: Sequence[Any], extents: Sequence[int]) -> Any:
+    """The position in row-major order."""
+    total = None
+    for index, extent in zip(indices, extents, strict=True):
+        total = index if total is None else total * extent + index
+    return total
+
+
+def digits_of(value: Any, extents: Sequence[int]) -> list[Any]:
+    """The inverse of `position_of`."""
+    digits: list[Any] = []
+    for position, extent in reversed(list(enumerate(extents))):
+        digits.insert(0, value if position == 0 else tirx.floormod(value, extent))
+        value = tirx.floordiv(value, extent)
+    return digits
