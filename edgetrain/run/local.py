@@ -1,13 +1,12 @@
 """Runs a compiled program on this machine: one arena, one library, and nothing copied between them.
 
-The arena is a mapping of its own between two inaccessible pages: an access outside it ends the process instead of
-changing somebody's data, and its resident size is the program's memory, exactly.
+A program can be exchanged for another one of the same graph: parameters, state and inputs stay where they are, and so
+do the views of them.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -18,14 +17,12 @@ import numpy.typing as npt
 
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.ir import Op
-from edgetrain.program.artifact import Artifact
+from edgetrain.program.artifact import GRAPH, Artifact
 from edgetrain.program.emit_c import ABI
 from edgetrain.program.image import loaded_bytes
-from edgetrain.run.mirror import Mirror
+from edgetrain.run.arena_memory import ArenaMemory
+from edgetrain.run.mirror import Mirror, mapped_file
 from edgetrain.units import show_bytes
-
-_SMAPS = Path("/proc/self/smaps")
-_PROT_NONE = 0
 
 # EDGE_ERROR_* in runtime/edgetrain.h that the user can do something about.
 _FIXES: Mapping[int, str] = {
@@ -71,21 +68,19 @@ class LocalEngine:
     after a call. What is written to them reaches the program before its next call.
     """
 
-    def __init__(self, artifact: Artifact, *, threads: int, page_directory: Path) -> None:
-        """Maps the arena, fills in the initial parameters and opens the library. Raises `DeviceError`."""
+    def __init__(self, artifact: Artifact, *, threads: int, page_directory: Path, reserve_bytes: int = 0) -> None:
+        """Maps the arena, fills in the initial parameters and opens the library. Raises `DeviceError`.
+
+        `reserve_bytes` is the largest arena that `switch` may go over to.
+        """
         self._artifact = artifact
-        manifest = artifact.manifest
-        self._mapping = _map_between_guards(manifest.arena_bytes)
-        self._arena = memoryview(self._mapping)[mmap.PAGESIZE : mmap.PAGESIZE + manifest.arena_bytes]
-        self._address = _address_of(self._mapping) + mmap.PAGESIZE
-        self._mirror = Mirror(manifest, page_directory) if manifest.stores_tensors else None
+        self._threads = threads
+        self._page_directory = page_directory
+        self._memory = ArenaMemory(artifact.manifest.arena_bytes, reserve_bytes=reserve_bytes)
+        self._mirror = Mirror(artifact.manifest, page_directory) if artifact.manifest.stores_tensors else None
         self._read_parameters()
-        self._library: ctypes.CDLL | None = _load_library(artifact)
-        try:
-            self._open(self._library, threads, page_directory)
-        except BaseException:
-            self._unload()
-            raise
+        self._library: ctypes.CDLL | None = self._load_and_open(artifact)
+        self._entries = _entries_of(self._library, artifact)
 
     def __enter__(self) -> Self:
         return self
@@ -103,13 +98,13 @@ class LocalEngine:
         if self._mirror is not None and name in self._mirror:
             return self._fetched(self._mirror).tensor(name)
         assert record.offset is not None  # else it would be in the mirror
-        part = self._arena[record.offset : record.offset + record.nbytes]
+        part = self._memory.view[record.offset : record.offset + record.nbytes]
         return np.frombuffer(part, dtype=record.dtype).reshape(record.shape)
 
     @property
     def saved(self) -> memoryview:
         """Parameters and optimizer state: what a checkpoint holds."""
-        memory = self._arena if self._mirror is None else self._fetched(self._mirror).memory
+        memory = self._memory.view if self._mirror is None else self._fetched(self._mirror).memory
         return memory[: self._artifact.manifest.saved_bytes]
 
     def call(self, function: str) -> None:
@@ -123,12 +118,17 @@ class LocalEngine:
         if function not in self._artifact.manifest.functions:
             raise InternalError(f"the program has no function `{function}`")
         if self._mirror is not None and self._mirror.is_current:
-            self._mirror.put_back(self._arena, self._move("edge_stored_write"))
+            self._mirror.put_back(self._memory.view, self._move("edge_stored_write"))
         status = self._entries[function]()
         if status != 0:
             if status > 0:
                 raise _kernel_failure(function, self._artifact.graph.functions[function][status - 1])
             raise _runtime_failure(self._library, f"`{function}` failed", status)
+
+    @property
+    def artifact(self) -> Artifact:
+        """The program that runs now."""
+        return self._artifact
 
     def op_seconds(self, function: str) -> tuple[float, ...]:
         """Seconds of each op of the function since this was last asked, for a program that was built to be profiled.
@@ -146,23 +146,74 @@ class LocalEngine:
         ctypes.memset(counted, 0, ctypes.sizeof(counted))
         return seconds
 
-    def measured_peak_bytes(self) -> int:
-        """Bytes of the arena that were ever touched, as the kernel counts them; whole pages, the last cut to the arena.
+    def switch(self, artifact: Artifact) -> None:
+        """Goes on with another plan of the same graph; the memory that it does not need goes back to the system.
 
-        Nothing is ever given back, so what is resident (or swapped out) now is the peak. Raises `DeviceError` where
-        the system does not say.
+        Only between calls. Parameters and state stay, bit for bit; inputs and outputs do where both programs keep
+        everything in memory, and so do views: ask for them again otherwise.
+        Raises `DeviceError` when the other program is of another graph or cannot be opened; then nothing has changed.
         """
-        return min(_mapped_bytes_in_use(self._address), self._artifact.manifest.arena_bytes)
+        if self._library is None:
+            raise InternalError("`switch` was called after `close`")
+        if artifact.directory == self._artifact.directory:
+            return
+        _require_same_graph(self._artifact, artifact)
+        carried = None if _keep_the_same_places(self._artifact, artifact) else self._carried()
+        before, after = self._artifact.manifest.arena_bytes, artifact.manifest.arena_bytes
+        self._memory.resize(max(before, after))
+        try:
+            mirror = Mirror(artifact.manifest, self._page_directory) if artifact.manifest.stores_tensors else None
+            opened = self._load_and_open(artifact)
+        except BaseException:
+            self._memory.resize(before)
+            raise
+        self.close()
+        self._artifact, self._library, self._mirror = artifact, opened, mirror
+        self._entries = _entries_of(opened, artifact)
+        self._memory.resize(after)
+        self._memory.give_back(artifact.manifest.persistent_bytes if carried is None else 0)
+        if carried is not None:
+            self._put_down(carried)
+
+    def _carried(self) -> memoryview:
+        """Parameters, state and constants as in `parameters.bin`, in a mapped file: it is no part of the budget."""
+        if self._mirror is not None:
+            return self._fetched(self._mirror).memory
+        nbytes = self._artifact.manifest.parameters_bytes
+        carried = mapped_file(self._page_directory, nbytes)
+        memoryview(carried)[:] = self._memory.view[:nbytes]
+        return memoryview(carried)
+
+    def _put_down(self, carried: memoryview) -> None:
+        nbytes = self._artifact.manifest.parameters_bytes
+        (self._memory.view if self._mirror is None else self._mirror.memory)[:nbytes] = carried[:nbytes]
+        if self._mirror is not None:
+            self._mirror.is_current = True
+
+    def throttle_paging(self, bytes_per_second: int) -> None:
+        """Limits page traffic, to see on a fast disk what a slow one would do. 0 is no limit."""
+        if self._library is None:
+            raise InternalError("`throttle_paging` was called after `close`")
+        self._library.edge_page_throttle(ctypes.c_uint64(bytes_per_second))
+
+    def measured_peak_bytes(self) -> int:
+        """Bytes of the arena that were touched since the program began to run, as the kernel counts them.
+
+        Nothing is given back but by `switch`, so what is resident (or swapped out) now is the peak. Raises
+        `DeviceError` where the system does not say.
+        """
+        return self._memory.bytes_in_use()
 
     def close(self) -> None:
         """Stops the program's threads and unloads it. May be called twice."""
         if self._library is not None:
             self._library.edge_close()
-            self._unload()
+            _unload(self._library)
+            self._library = None
 
     def _fetched(self, mirror: Mirror) -> Mirror:
         if not mirror.is_current:
-            mirror.fetch(self._arena, self._move("edge_stored_read"))
+            mirror.fetch(self._memory.view, self._move("edge_stored_read"))
         return mirror
 
     def _move(self, symbol: str) -> Callable[[int, int], None]:
@@ -180,34 +231,34 @@ class LocalEngine:
 
         return move
 
-    def _open(self, library: ctypes.CDLL, threads: int, page_directory: Path) -> None:
+    def _load_and_open(self, artifact: Artifact) -> ctypes.CDLL:
+        library = _load_library(artifact)
+        try:
+            self._open(library, artifact)
+        except BaseException:
+            _unload(library)
+            raise
+        return library
+
+    def _open(self, library: ctypes.CDLL, artifact: Artifact) -> None:
         facts = _Facts.in_dll(library, "edge_program")
-        if facts.abi != ABI or facts.arena_bytes != self._artifact.manifest.arena_bytes:
+        arena_bytes = artifact.manifest.arena_bytes
+        if facts.abi != ABI or facts.arena_bytes != arena_bytes:
             raise DeviceError(
-                f"{self._artifact.library} does not belong to its manifest",
+                f"{artifact.library} does not belong to its manifest",
                 why=f"it has ABI {facts.abi} and an arena of {show_bytes(facts.arena_bytes)}",
                 fix="build the program again",
             )
         library.edge_open.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)
         library.edge_error.restype = ctypes.c_char_p
         library.edge_close.restype = None
-        arena_bytes = self._artifact.manifest.arena_bytes
-        status = library.edge_open(self._address, arena_bytes, threads, bytes(page_directory))
+        status = library.edge_open(self._memory.address, arena_bytes, self._threads, bytes(self._page_directory))
         if status != 0:
             raise _runtime_failure(library, "the program could not be opened", status)
-        # Once: every look-up in a library makes an object that only the garbage collector frees.
-        self._entries = {name: library[f"edge_{name}"] for name in self._artifact.manifest.functions}
-
-    def _unload(self) -> None:
-        # Without this the loader would answer the next load of the same path with these very pages, even if a new
-        # build has replaced the file.
-        if self._library is not None:
-            _libc().dlclose(ctypes.c_void_p(self._library._handle))
-        self._library = None
 
     def _read_parameters(self) -> None:
         path, count = self._artifact.parameters, self._artifact.manifest.parameters_bytes
-        memory = self._arena if self._mirror is None else self._mirror.memory
+        memory = self._memory.view if self._mirror is None else self._mirror.memory
         done = 0
         try:
             with path.open("rb", buffering=0) as stream:
@@ -244,6 +295,33 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def _entries_of(library: ctypes.CDLL, artifact: Artifact) -> Mapping[str, Callable[[], int]]:
+    """Once: every look-up in a library makes an object that only the garbage collector frees."""
+    return {name: library[f"edge_{name}"] for name in artifact.manifest.functions}
+
+
+def _unload(library: ctypes.CDLL) -> None:
+    """Without this the loader would answer the next load of the same path with these very pages, even if a new build
+    has replaced the file."""
+    _libc().dlclose(ctypes.c_void_p(library._handle))
+
+
+def _require_same_graph(running: Artifact, other: Artifact) -> None:
+    if running.manifest.files[GRAPH] != other.manifest.files[GRAPH]:
+        raise DeviceError(
+            f"{other.directory} is a program of another graph",
+            why="its parameters are not those of the program that runs",
+            fix="plan and build it from the graph of the run",
+        )
+
+
+def _keep_the_same_places(running: Artifact, other: Artifact) -> bool:
+    """Whether what one step hands to the next lies in the same bytes of the arena in both programs."""
+    one, two = running.manifest, other.manifest
+    stored = one.stores_tensors or two.stores_tensors  # each program has a page file of its own
+    return not stored and (one.tensors, one.persistent_bytes) == (two.tensors, two.persistent_bytes)
+
+
 def _load_library(artifact: Artifact) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(artifact.library.resolve()), mode=ctypes.RTLD_LOCAL)
@@ -254,49 +332,3 @@ def _load_library(artifact: Artifact) -> ctypes.CDLL:
             why=f"{error}; it was built for target `{manifest.target_name}` {manifest.triple}".rstrip(),
             fix="run it on that device, or compile for `--target host`",
         ) from error
-
-
-def _map_between_guards(nbytes: int) -> mmap.mmap:
-    """Zeroed private memory of at least `nbytes` in whole pages, with one inaccessible page before and one after.
-
-    The page before also keeps the kernel from merging the mapping with a neighbour, which would spoil its count.
-    """
-    inner = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-    try:
-        mapping = mmap.mmap(-1, inner + 2 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:
-        raise DeviceError(
-            f"no memory for an arena of {show_bytes(nbytes)}",
-            why=str(error),
-            fix="free memory, raise the limit (`ulimit -v`), or compile with a smaller --budget",
-        ) from error
-    start = _address_of(mapping)
-    for guard in (start, start + mmap.PAGESIZE + inner):
-        if _libc().mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), _PROT_NONE) != 0:
-            raise DeviceError("the arena's guard page could not be set", why=f"errno {ctypes.get_errno()}")
-    return mapping
-
-
-def _address_of(mapping: mmap.mmap) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-
-
-def _mapped_bytes_in_use(start: int) -> int:
-    """Resident plus swapped-out bytes of the mapping that begins at address `start`."""
-    try:
-        lines = _SMAPS.read_text().splitlines()
-    except OSError as error:
-        raise DeviceError("memory cannot be measured on this system", why=str(error)) from error
-    # Header lines (`7f00-7f01 rw-p ...`) begin with an address, padded to eight digits; the mapping's fields follow.
-    headers = (n for n, line in enumerate(lines) if line.lstrip("0").startswith(f"{start:x}-"))
-    first = next(headers, None)
-    if first is None:
-        raise InternalError(f"the arena at {start:#x} is not among the mappings of this process")
-    kibibytes = {"Rss:": 0, "Swap:": 0}
-    for line in lines[first + 1 :]:
-        name, *values = line.split()
-        if not name.endswith(":"):
-            break  # the next mapping
-        if name in kibibytes:
-            kibibytes[name] = int(values[0])
-    return sum(kibibytes.values()) * 1024

@@ -30,17 +30,7 @@ class Mirror:
 
     def __init__(self, manifest: Manifest, directory: Path) -> None:
         """Raises `DeviceError` when the directory does not take the file."""
-        nbytes = manifest.parameters_bytes
-        try:
-            with tempfile.TemporaryFile(dir=directory, prefix="edgetrain-mirror-") as file:
-                file.truncate(nbytes)
-                self._mapping = mmap.mmap(file.fileno(), nbytes)
-        except OSError as error:
-            raise DeviceError(
-                f"no room for a copy of the parameters in {directory}",
-                why=str(error),
-                fix="free space in the page directory, or choose another one",
-            ) from error
+        self._mapping = mapped_file(directory, manifest.parameters_bytes)
         self.memory = memoryview(self._mapping)
         self.is_current = False
         self._address = np.frombuffer(self._mapping, np.uint8).ctypes.data
@@ -80,3 +70,20 @@ class Mirror:
 def _place_in_arena(record: TensorRecord) -> slice:
     assert record.offset is not None  # it has no slot
     return slice(record.offset, record.offset + record.nbytes)
+
+
+def mapped_file(directory: Path, nbytes: int) -> mmap.mmap:
+    """A file without a name, mapped: the system may take its memory back whenever it is short.
+
+    Raises `DeviceError` when the directory does not take it.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=directory, prefix="edgetrain-mirror-") as file:
+            file.truncate(nbytes)
+            return mmap.mmap(file.fileno(), nbytes)
+    except OSError as error:
+        raise DeviceError(
+            f"no room for a copy of the parameters in {directory}",
+            why=str(error),
+            fix="free space in the page directory, or choose another one",
+        ) from error

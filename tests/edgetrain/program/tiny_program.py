@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -231,8 +232,14 @@ def host_compiler() -> Compiler:
 
 
 @functools.cache
-def tiny_artifact(schedule: str, *, threads: bool = True) -> Artifact:
-    """The program of that name in `PLANS` for this machine: compiled once in a session, then shared and not changed."""
+def tiny_artifact(schedule: str, *, threads: bool = True, spare_bytes: int = 0) -> Artifact:
+    """The program of that name in `PLANS` for this machine: compiled once in a session, then shared and not changed.
+
+    `spare_bytes` at the arena's end are planned and never used.
+    """
     directory = Path(tempfile.mkdtemp(prefix="edgetrain-tiny-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return build_tiny(directory, PLANS[schedule](), host_compiler(), threads=threads)
+    plan = PLANS[schedule]()
+    return build_tiny(
+        directory, replace(plan, peak_bytes=plan.peak_bytes + spare_bytes), host_compiler(), threads=threads
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import resource
@@ -181,9 +182,85 @@ def test_measured_memory_is_what_was_touched_and_never_more_than_the_arena(tmp_p
 def test_each_touched_page_is_counted_once(tmp_path: Path) -> None:
     with _engine(tiny_artifact("keep"), tmp_path) as engine:
         before = engine.measured_peak_bytes()
-        engine._arena[ARENA_BYTES - 1] = 1
-        engine._arena[ARENA_BYTES - 2] = 1
+        engine._memory.view[ARENA_BYTES - 1] = 1
+        engine._memory.view[ARENA_BYTES - 2] = 1
         assert engine.measured_peak_bytes() == before + mmap.PAGESIZE
+
+
+SPARE_BYTES = 100 * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("order", list(itertools.permutations(PLANS, 3)), ids=", ".join)
+def test_another_plan_after_every_step_changes_no_bit(order: tuple[str, ...], threads: int, tmp_path: Path) -> None:
+    weights = _initial_weights()
+    with _engine(tiny_artifact("keep"), tmp_path, threads=threads) as engine:
+        for schedule in (*order, "keep"):
+            engine.tensor("x")[...] = some_input()
+            loss, weights = reference_step(weights, some_input())
+            engine.call("step")
+            assert float(engine.tensor("loss")) == loss
+            assert engine.tensor("w").tobytes() == weights.tobytes()
+            engine.switch(tiny_artifact(schedule))
+            assert engine.artifact == tiny_artifact(schedule)
+
+
+def test_a_switch_gives_memory_back_and_takes_it_again(tmp_path: Path) -> None:
+    small, large = tiny_artifact("recompute"), tiny_artifact("keep", spare_bytes=SPARE_BYTES)
+    with LocalEngine(large, threads=1, page_directory=tmp_path, reserve_bytes=0) as engine:
+        weights, before = engine.tensor("w"), bytes(engine.saved)
+        engine.tensor("x")[...] = 1
+        np.frombuffer(engine._memory.view[PERSISTENT_BYTES:], np.uint8)[...] = 1
+        assert engine.measured_peak_bytes() == ARENA_BYTES + SPARE_BYTES
+        engine.switch(small)
+        assert engine.measured_peak_bytes() <= -(-PERSISTENT_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+        assert bytes(engine.saved) == before
+        engine.tensor("x")[...] = some_input()
+        engine.call("step")
+        assert engine.measured_peak_bytes() <= ARENA_BYTES
+        assert weights.tobytes() == reference_step(_initial_weights(), some_input())[1].tobytes(), "a view went stale"
+        engine.switch(large)
+        engine.call("step")
+        assert len(engine._memory.view) == ARENA_BYTES + SPARE_BYTES
+
+
+def test_a_plan_larger_than_the_reserve_is_refused_and_the_old_one_goes_on(tmp_path: Path) -> None:
+    with _engine(tiny_artifact("keep"), tmp_path) as engine:
+        engine.tensor("x")[...] = some_input()
+        with pytest.raises(DeviceError, match="cannot grow"):
+            engine.switch(tiny_artifact("keep", spare_bytes=SPARE_BYTES))
+        engine.call("step")
+        assert float(engine.tensor("loss")) == reference_step(_initial_weights(), some_input())[0]
+
+
+def test_a_plan_whose_page_file_does_not_fit_is_refused_and_the_old_one_goes_on(tmp_path: Path) -> None:
+    with _engine(tiny_artifact("keep"), tmp_path) as engine:
+        engine.tensor("x")[...] = some_input()
+        with _file_size_limit(4096), pytest.raises(DeviceError, match="could not be opened"):
+            engine.switch(tiny_artifact("page"))
+        assert engine.artifact == tiny_artifact("keep")
+        engine.call("step")
+        assert float(engine.tensor("loss")) == reference_step(_initial_weights(), some_input())[0]
+
+
+def test_a_program_of_another_graph_is_refused(tmp_path: Path) -> None:
+    other = tiny_artifact("page")
+    manifest = replace(other.manifest, files={**other.manifest.files, "graph.json": "0" * 64})
+    with _engine(tiny_artifact("keep"), tmp_path) as engine, pytest.raises(DeviceError, match="another graph"):
+        engine.switch(Artifact(directory=other.directory, manifest=manifest))
+
+
+def test_switching_leaves_no_file_and_no_thread_behind(tmp_path: Path) -> None:
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    with _engine(tiny_artifact("keep"), tmp_path, threads=3) as engine:
+        files, running = _open_files(), threads()
+        for _ in range(3):
+            for schedule in ("page", "keep"):
+                engine.switch(tiny_artifact(schedule))
+                engine.call("step")
+        assert (_open_files(), threads()) == (files, running)
 
 
 _OVERRUN = """
@@ -192,7 +269,7 @@ from pathlib import Path
 from edgetrain.program.artifact import load_artifact
 from edgetrain.run.local import LocalEngine
 engine = LocalEngine(load_artifact(Path(sys.argv[1])), threads=1, page_directory=Path(sys.argv[2]))
-ctypes.memset(engine._address + int(sys.argv[3]), 1, 1)
+ctypes.memset(engine._memory.address + int(sys.argv[3]), 1, 1)
 """
 
 
