@@ -1,0 +1,126 @@
+"""What it takes to go over to another plan between two steps, and what comes back.
+
+    python -m benchmarks.switch [--json FILE] [--rounds N]
+
+For each model: a program that keeps everything and the smallest plan, switched to and fro in one process, each time
+after a step. Seconds of the switch down and up beside the seconds of a step; the arena that was resident before and
+after, and the resident memory of the whole process, as the system counts both, after a step under each plan. Ends with
+an error when the smaller plan measures more than was planned, the process does not shrink by what the arena did
+(within 5 %), or the parameters differ in a bit from those of a run that kept its plan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks.measure import Prepared, Row, Timing, fill_inputs, prepare, show_table, stepper, write_json
+from edgetrain.cost.analytic import analytic_costs_by_function
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.pipeline import device_costs
+from edgetrain.plan.planner import smallest_plan
+from edgetrain.plan.schedule import Budget
+from edgetrain.program.artifact import Artifact
+from edgetrain.run.local import LocalEngine
+from edgetrain.run.process_memory import resident_bytes
+from edgetrain.targets import HOST, load_target
+
+ROUNDS = 12
+CLASSES = 10
+_TOLERANCE = 0.05
+_SGD = OptimizerOptions(kind="sgd", momentum=0.9)
+_SUBJECTS: Mapping[str, TrainOptions] = {
+    "zoo:digits-cnn-bn": TrainOptions(batch=1024, optimizer=_SGD),
+    "zoo:efficientnet-lite0": TrainOptions(batch=4, optimizer=_SGD, batchnorm="frozen"),
+}
+
+
+def programs(prepared: Prepared) -> tuple[Artifact, Artifact]:
+    """The one that keeps everything, and the smallest."""
+    graph = prepared.compiled.graph
+    costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+    return prepared.program(prepared.plan()), prepared.program(smallest_plan(graph, Budget(), costs))
+
+
+def undisturbed(prepared: Prepared, program: Artifact, steps: int) -> bytes:
+    """The parameters after so many steps without a switch."""
+    with (
+        tempfile.TemporaryDirectory() as pages,
+        LocalEngine(program, threads=1, page_directory=Path(pages)) as engine,
+    ):
+        fill_inputs(engine, prepared.compiled, classes=CLASSES)
+        for _ in range(steps):
+            engine.call("step")
+        return bytes(engine.saved)
+
+
+def measure(prepared: Prepared, *, rounds: int) -> Row:
+    large, small = programs(prepared)
+    down: list[float] = []
+    up: list[float] = []
+    arena = {"large": 0, "small": 0}
+    process = {"large": 0, "small": 0}
+    taken: list[float] = []
+    with tempfile.TemporaryDirectory() as pages, LocalEngine(large, threads=1, page_directory=Path(pages)) as engine:
+        fill_inputs(engine, prepared.compiled, classes=CLASSES)
+        step = stepper(engine)
+        for _ in range(rounds):
+            for name, seconds, following in (("large", down, small), ("small", up, large)):
+                taken.append(_timed(step))
+                arena[name] = engine.measured_peak_bytes()
+                process[name] = resident_bytes() or 0
+                seconds.append(_timed(partial(engine.switch, following)))
+        saved = bytes(engine.saved)
+    timed = {name: Timing.of(samples) for name, samples in (("down", down), ("up", up), ("step", taken))}
+    shrunk, given = process["large"] - process["small"], arena["large"] - arena["small"]
+    return {
+        "model": prepared.name,
+        "keep-all MB": arena["large"] / 1e6,
+        "smallest MB": arena["small"] / 1e6,
+        "planned MB": small.manifest.planned_peak_bytes / 1e6,
+        "process shrank MB": shrunk / 1e6,
+        "down ms": timed["down"].seconds * 1e3,
+        "spread": timed["down"].spread,
+        "up ms": timed["up"].seconds * 1e3,
+        "spread of it": timed["up"].spread,
+        "step ms": timed["step"].seconds * 1e3,
+        "n": rounds,
+        "is within plan": arena["small"] <= small.manifest.planned_peak_bytes,
+        "came back": abs(shrunk - given) <= _TOLERANCE * given,
+        "bit-identical": saved == undisturbed(prepared, large, 2 * rounds),
+    }
+
+
+def _timed(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--models", default=",".join(_SUBJECTS))
+    arguments = parser.parse_args()
+    rows = []
+    for source in arguments.models.split(","):
+        classes = CLASSES if source == "zoo:efficientnet-lite0" else None
+        prepared = prepare(source.removeprefix("zoo:"), source, _SUBJECTS[source], classes=classes)
+        rows.append(measure(prepared, rounds=arguments.rounds))
+    show_table(rows, list(rows[0]))
+    if arguments.json is not None:
+        write_json(arguments.json, "switch", rows)
+    broken = [row for row in rows if not (row["is within plan"] and row["came back"] and row["bit-identical"])]
+    for row in broken:
+        print(f"a promise was broken: {row['model']}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
