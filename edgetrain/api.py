@@ -22,6 +22,7 @@ from edgetrain.plan.explain import Explanation
 from edgetrain.plan.explain import explain as explain_plan
 from edgetrain.plan.schedule import Budget
 from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
+from edgetrain.run.broker import Share
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
 from edgetrain.run.engine import Array
@@ -76,6 +77,8 @@ def fit(
     callbacks: Iterable[Callback] = (),
     threads: int | None = None,
     resume: bool = False,
+    adapt: bool = False,
+    share: str | None = None,
     **overrides: object,
 ) -> Run:
     """Trains `model` on `data` inside `budget` and returns the finished run.
@@ -84,7 +87,8 @@ def fit(
     `data`: arrays `(x, y)`; a mapping with `x_train`, `y_train` and perhaps `x_test`, `y_test`; a path; an iterable
     of `(x, y)` batches; a `Dataset`. A recipe brings its own where it is None.
     `budget`: bytes, or a size such as `"64MB"`. `out`: the run folder; without it the first free of `runs/NAME`.
-    `overrides`: values of the recipe, `train_epochs=3` for `train.epochs`.
+    `adapt`: go over to a smaller plan when this machine runs short of memory. `share`: `"desk=2GB"` shares this much
+    with the other jobs that name it. `overrides`: values of the recipe, `train_epochs=3` for `train.epochs`.
 
     Raises the `EdgetrainError` that the command line would print.
     """
@@ -96,8 +100,22 @@ def fit(
     folder = Path(out) if out is not None else next_folder(recipe.name)
     if not resume:
         require_free(folder, recipe.name)
-    job = pipeline.Job(recipe=recipe, target=profile, budget=_budget(budget), threads=threads)
-    record = JobRecord(target=target, solver=job.solver, memory_bytes=job.budget.memory_bytes, threads=job.threads)
+    job = pipeline.Job(
+        recipe=recipe,
+        target=profile,
+        budget=_budget(budget),
+        threads=threads,
+        adapt=adapt,
+        share=Share.parse(share) if share is not None else None,
+    )
+    record = JobRecord(
+        target=target,
+        solver=job.solver,
+        memory_bytes=job.budget.memory_bytes,
+        threads=job.threads,
+        adapt=adapt,
+        share=share,
+    )
     report = pipeline.fit(
         job,
         folder,

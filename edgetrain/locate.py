@@ -43,3 +43,9 @@ def user_cache_dir(environment: Mapping[str, str] | None = None) -> Path:
     """
     base = Path((os.environ if environment is None else environment).get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "edgetrain"
+
+
+def shares_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where jobs that share memory meet. Not in `$XDG_RUNTIME_DIR`, which a job under cron or sudo does not have:
+    it would meet nobody."""
+    return user_cache_dir(environment) / "shares"

@@ -26,7 +26,7 @@ from edgetrain.graph.update_report import UpdateReport, update_report
 from edgetrain.locate import user_cache_dir
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
-from edgetrain.plan.planner import make_plan
+from edgetrain.plan.planner import make_plan, smallest_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.plan.solvers.options import SolverOptions, silent
 from edgetrain.program.artifact import Artifact
@@ -34,11 +34,14 @@ from edgetrain.program.build import build_program
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import CodegenRequest, Compiled, CompileRequest, ModelSource, Progress, compile_graph
 from edgetrain.recipes import Recipe, UpdateSection
+from edgetrain.run.broker import Share
 from edgetrain.run.calibration import Calibration, scores_from_gradients
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.execute import RunFolder, execute
 from edgetrain.run.feed import DatasetFeed
 from edgetrain.run.labels import with_fitting_labels
+from edgetrain.run.ladder import Ladder, Rung, ladder_budgets
+from edgetrain.run.limits import open_limits
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.report import RunReport
 from edgetrain.run.settings import loss_options_of
@@ -66,6 +69,8 @@ class Job:
     planning_s: float = 30.0  # how long an exact solver may search
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
+    adapt: bool = False  # follow what the system says about its memory
+    share: Share | None = None  # one budget for several jobs
     contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
     progress: Progress | None = None
     notify: Notify = _silent  # what changes how the result is to be read
@@ -89,20 +94,31 @@ def fit(
     job = with_contribution(job, data)
     compiled = compile_stage(job)
     job.inform(report_update(job, compiled).to_text())
-    plan = plan_stage(job, compiled)
-    program = program_stage(job, compiled, plan)
-    report = execute(
-        program,
-        compiled,
-        data,
-        job.recipe,
-        folder=RunFolder(out),
-        plan=plan,
-        target=job.target.name,
-        threads=job.threads or load_target(HOST).codegen.cores,
-        callbacks=callbacks,
-        resume=resume,
-    )
+    ladder = ladder_stage(job, compiled) if job.adapt or job.share is not None else None
+    budget = effective_budget(job)
+    with open_limits(
+        ladder, adapt=job.adapt, share=job.share, budget_bytes=budget.memory_bytes, folder=out, notify=job.notify
+    ) as opened:
+        within = dataclasses.replace(budget, memory_bytes=opened.begin_with(budget.memory_bytes))
+        job = dataclasses.replace(job, budget=within)
+        plan = plan_stage(job, compiled)
+        program = program_stage(job, compiled, plan)
+        report = execute(
+            program,
+            compiled,
+            data,
+            job.recipe,
+            folder=RunFolder(out),
+            plan=plan,
+            budget_bytes=budget.memory_bytes,
+            target=job.target.name,
+            threads=job.threads or load_target(HOST).codegen.cores,
+            callbacks=callbacks,
+            resume=resume,
+            ladder=ladder,
+            limits=opened.limits,
+            reserve_bytes=plan.keep_all_bytes or plan.peak_bytes,
+        )
     if dump is not None:
         dump_stages(dump, job, compiled, plan, program, report)
     return report
@@ -160,6 +176,29 @@ def program_stage(job: Job, compiled: Compiled, plan: Plan) -> Artifact:
             job.notify(f"{job.target.name}: {job.target.note}")
         job.notify(f"no {job.target.name} reachable: running its plan on this host; times are this host's")
     return build_program(compiled, plan, codegen_of(load_target(HOST)), cache=job.cache)
+
+
+def rung_stage(job: Job, compiled: Compiled, plan: Plan) -> Rung:
+    """A plan as a program that a run of the same kernels can go over to. It only links: TVM has done its part."""
+    return Rung.of(build_program(compiled, plan, codegen_of(load_target(HOST)), cache=job.cache))
+
+
+def ladder_stage(job: Job, compiled: Compiled) -> Ladder:
+    """Plans from the smallest that works to the one that keeps everything, each compiled. Raises as `plan_stage`."""
+    graph = compiled.graph
+    budget = effective_budget(job)
+    costs = analytic_costs_by_function(graph, device_costs(job.target))
+    storage, options = storage_cost(job.target), SolverOptions(time_limit_s=job.planning_s)
+    least = smallest_plan(graph, budget, costs, solver=job.solver, storage=storage, options=options)
+    plans = [least]
+    for memory_bytes in ladder_budgets(least.peak_bytes, least.keep_all_bytes or least.peak_bytes)[1:]:
+        wanted = dataclasses.replace(budget, memory_bytes=Bytes(memory_bytes))
+        plan = try_plan(graph, wanted, costs, solver=job.solver, storage=storage, options=options)
+        plans += [plan] if plan is not None else []
+    ladder = Ladder.of(rung_stage(job, compiled, plan) for plan in plans)
+    sizes = ", ".join(show_bytes(rung.planned_peak_bytes) for rung in ladder.rungs)
+    job.inform(f"plans to go over to: {sizes}")
+    return ladder
 
 
 def with_choice(job: Job) -> Job:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from edgetrain.cli import check, doctor, evaluate, export, fit, inspect, plan, recipes, targets
+from edgetrain.cli import budget, check, doctor, evaluate, export, fit, inspect, plan, recipes, targets
 from edgetrain.cli.command import Verb, help_of, parse_arguments, table
 from edgetrain.cli.console import Console, StdoutClosedError
 from edgetrain.cli.failure import EXIT_CODES, as_edgetrain_error
@@ -19,7 +19,8 @@ from edgetrain.errors import UsageError
 from edgetrain.schema import close_to
 
 VERBS: Mapping[str, Verb] = {
-    module.VERB.name: module.VERB for module in (fit, plan, check, inspect, evaluate, export, recipes, targets, doctor)
+    module.VERB.name: module.VERB
+    for module in (fit, budget, plan, check, inspect, evaluate, export, recipes, targets, doctor)
 }
 _EXAMPLES = (
     "edgetrain fit digits --budget 1MB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     try:
         with Stages(console) as stages:
             job = job_of(arguments, recipe, console, progress=stages, stored=stored)
+            job = _sharing(job, arguments, stored)
             # A profile's path, not its name, finds it again.
             record = record_of(job, target=arguments.target or (stored.target if stored else job.target.name))
             report = pipeline.fit(
@@ -100,7 +102,28 @@ def record_of(job: Job, *, target: str) -> JobRecord:
         deadline_s=job.budget.deadline_s,
         energy_j=job.budget.energy_j,
         threads=job.threads,
+        adapt=job.adapt,
+        share=f"{job.share.name}={job.share.total_bytes}" if job.share is not None else None,
+        weight=job.share.weight if job.share is not None else None,
     )
+
+
+def _sharing(job: Job, arguments: argparse.Namespace, stored: JobRecord | None) -> Job:
+    """The job with what it does when memory becomes short; where no flag says, as in `stored`."""
+    from edgetrain.run.broker import Share
+
+    text = arguments.share or (stored.share if stored is not None else None)
+    weight = arguments.weight or (stored.weight if stored is not None else None) or 1
+    adapt = arguments.adapt or (stored is not None and stored.adapt)
+    if text is None:
+        lost = [name for name in ("weight", "wait") if getattr(arguments, name)]
+        if lost:
+            raise UsageError(
+                f"--{lost[0]} says how a share is taken, and there is no --share", fix="add --share NAME=SIZE"
+            )
+        return dataclasses.replace(job, adapt=adapt)
+    share = dataclasses.replace(Share.parse(text), weight=weight, wait=arguments.wait)
+    return dataclasses.replace(job, adapt=adapt, share=share)
 
 
 VERB = Verb(
@@ -120,6 +143,12 @@ VERB = Verb(
         Flag(name="--out", metavar="DIR", parse=Path, help="the run folder; the first free of runs/NAME, runs/NAME-2"),
         Flag(name="--resume", help="go on from the checkpoint in --out, or of the newest run of that name"),
         Flag(name="--threads", metavar="N", parse=positive, help="threads to train with; all cores without it"),
+        Flag(name="--adapt", help="go over to a smaller plan when this machine runs short of memory, and back later"),
+        Flag(
+            name="--share", metavar="NAME=SIZE", help="share SIZE of memory with the other jobs that name it: desk=2GB"
+        ),
+        Flag(name="--weight", metavar="N", parse=positive, help="how much of a share's rest this job gets: 1"),
+        Flag(name="--wait", help="wait until the share has room for this job, instead of ending with code 3"),
         SOLVER,
         DUMP,
     ),
@@ -127,6 +156,7 @@ VERB = Verb(
         "edgetrain fit",
         "edgetrain fit digits train.epochs=3 --budget 1MB",
         "edgetrain fit digits --target jetson --budget 2GB --out runs/jetson",
+        "edgetrain fit digits --share desk=2GB --adapt",
         "edgetrain fit digits --resume",
     ),
     run=run,

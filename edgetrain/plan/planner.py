@@ -142,6 +142,22 @@ def least_bytes(
     return inputs.layout.nbytes + _floor_bytes(inputs)
 
 
+def smallest_plan(
+    graph: TrainGraph,
+    budget: Budget,
+    costs: CostsByFunction,
+    *,
+    solver: str = "greedy",
+    storage: StorageCost | None = None,
+    options: SolverOptions | None = None,
+) -> Plan:
+    """The plan for the smallest memory that the solver is known to hold, with that as its budget.
+
+    Time and energy of `budget` are not looked at. Raises `UsageError` for an unknown solver.
+    """
+    return _smallest_plan(_inputs(graph, costs, solver, storage, options, silent), budget)
+
+
 def _inputs(
     graph: TrainGraph,
     costs: CostsByFunction,

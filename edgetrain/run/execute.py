@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,15 @@ from edgetrain.recipes import Recipe
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
 from edgetrain.run.evaluation import evaluate
+from edgetrain.run.exchange import hold_run
 from edgetrain.run.export import write_trained_onnx
 from edgetrain.run.feed import TEST, VALIDATION, DatasetFeed
+from edgetrain.run.governor import Beginning, Governor, Limit
 from edgetrain.run.labels import with_fitting_labels
+from edgetrain.run.ladder import Ladder, Rung
 from edgetrain.run.learning_rate import LearningRate
 from edgetrain.run.local import LocalEngine, planned_process_bytes
+from edgetrain.run.phase import Phase
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 from edgetrain.run.rehearsal import rehearse
 from edgetrain.run.report import RunReport, write_report
@@ -74,35 +78,62 @@ def execute(
     *,
     folder: RunFolder,
     plan: Plan,
+    budget_bytes: int | None,
     target: str,
     threads: int,
     callbacks: Iterable[Callback] = (),
     resume: bool = False,
+    ladder: Ladder | None = None,
+    limits: Sequence[Limit] = (),
+    reserve_bytes: int = 0,
 ) -> RunReport:
-    """Trains `program` on `dataset` and writes everything to `folder`. Raises as `train` does, and `DataError` when
-    data and model do not fit."""
+    """Trains `program` on `dataset` and writes everything to `folder`.
+
+    While it runs its budget can be changed from outside, and `limits` can; it then goes over to another plan of the
+    `ladder`, of at most `reserve_bytes`. Raises as `train` does, `DataError` when data and model do not fit, and
+    `UsageError` when the folder's run is going on in another process.
+    """
     inputs = {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
     check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
     dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
     folder.create()
-    with replaced_file(folder.recipe) as file:
-        file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
-    program.copy_to(folder.program)
-    settings = settings_of(recipe, compiled, program, dataset, folder)
-    feed = DatasetFeed(dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data))
-    rehearse(program.manifest, feed, settings)
-    baseline = resident_bytes()
-    peak_is_ours = reset_peak()
-    with LocalEngine(program, threads=threads, page_directory=folder.path) as engine:
-        outcome = train(engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume)
-        test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
-        peak = peak_resident_bytes()
-        process_peak = peak - baseline if peak_is_ours and peak is not None and baseline is not None else None
-        report = _report(program, compiled, recipe, outcome, test or {}, engine, plan, target, threads, process_peak)
-        parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
-        adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
-        write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
-    write_report(report, folder.path)
+    rung = Rung.of(program)
+    beginning = Beginning(
+        folder=folder.path,
+        compiled_directory=compiled.directory.resolve(),
+        compiled_key=compiled.key,
+        rung=rung,
+        ladder=ladder or Ladder.of([rung]),
+        budget_bytes=budget_bytes,
+    )
+    with hold_run(folder.path):
+        with replaced_file(folder.recipe) as file:
+            file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
+        program.copy_to(folder.program)
+        settings = settings_of(recipe, compiled, program, dataset, folder)
+        feed = DatasetFeed(
+            dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
+        )
+        rehearse(program.manifest, feed, settings)
+        baseline = resident_bytes()
+        peak_is_ours = reset_peak()
+        with LocalEngine(program, threads=threads, page_directory=folder.path, reserve_bytes=reserve_bytes) as engine:
+            governor = Governor(engine, beginning, limits)
+            outcome = train(
+                engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
+            )
+            test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
+            peak = peak_resident_bytes()
+            process_peak = peak - baseline if peak_is_ours and peak is not None and baseline is not None else None
+            report = _report(
+                engine, compiled, recipe, outcome, test or {}, governor.phases(), plan, target, threads, process_peak
+            )
+            parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
+            adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
+            write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
+        if engine.artifact != program:
+            engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
+        write_report(report, folder.path)
     return report
 
 
@@ -140,27 +171,29 @@ def settings_of(
 
 
 def _report(
-    program: Artifact,
+    engine: LocalEngine,
     compiled: Compiled,
     recipe: Recipe,
     outcome: TrainOutcome,
     test: Mapping[str, float],
-    engine: LocalEngine,
+    phases: tuple[Phase, ...],
     plan: Plan,
     target: str,
     threads: int,
     process_peak: int | None,
 ) -> RunReport:
-    progress = outcome.progress
+    progress, program = outcome.progress, engine.artifact
     recipe_data: dict[str, Any] = json.loads(recipe.to_json())
+    highest = max(phase.planned_peak_bytes for phase in phases)  # what the process grew by is of all phases
     return RunReport(
         planned_peak_bytes=program.manifest.planned_peak_bytes,
         measured_peak_bytes=engine.measured_peak_bytes(),
-        planned_process_bytes=planned_process_bytes(program, threads),
+        planned_process_bytes=planned_process_bytes(program, threads) + highest - program.manifest.planned_peak_bytes,
         process_peak_bytes=process_peak,
-        budget_bytes=plan.budget.memory_bytes,
+        budget_bytes=phases[-1].budget_bytes,
+        phases=phases,
         solver=plan.solver,
-        plan_gap=plan.gap,
+        plan_gap=plan.gap if len(phases) == 1 else None,  # of the plan that the run began with
         planned_seconds_per_step=program.manifest.planned_seconds,
         seconds_per_step=outcome.seconds_per_step,
         steps=progress.step,

@@ -28,6 +28,9 @@ class JobRecord:
     deadline_s: float | None = None
     energy_j: float | None = None
     threads: int | None = None
+    adapt: bool = False
+    share: str | None = None  # as --share was given
+    weight: int | None = None
 
     def write(self, folder: Path) -> None:
         """Raises `DeviceError` when the disk refuses."""

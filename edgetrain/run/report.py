@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgetrain.run.checkpoint import Validation
 from edgetrain.run.durable import replaced_file
+from edgetrain.run.phase import Phase
 from edgetrain.run.plot import Panel, Series, draw
 from edgetrain.units import show_bytes, show_seconds
 
@@ -21,7 +22,10 @@ Json = str | int | float | bool | None | list["Json"] | Mapping[str, "Json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """`None` means not measured or not limited, never zero. Losses are one for each step, from the first on."""
+    """`None` means not measured or not limited, never zero. Losses are one for each step, from the first on.
+
+    Planned, measured and budget are those of the last phase; a run whose budget moved has several.
+    """
 
     planned_peak_bytes: int
     measured_peak_bytes: int
@@ -48,11 +52,13 @@ class RunReport:
     seed: int
     versions: Mapping[str, str] = field(default_factory=dict)
     recipe: Mapping[str, Json] = field(default_factory=dict)
+    phases: tuple[Phase, ...] = ()  # plan by plan, the last one included
 
     @property
     def is_within_budget(self) -> bool:
-        """Whether what was measured stayed inside the budget, not what was planned."""
-        return self.budget_bytes is None or self.measured_peak_bytes <= self.budget_bytes
+        """Whether what was measured stayed inside the budget of its time, not what was planned."""
+        is_within = self.budget_bytes is None or self.measured_peak_bytes <= self.budget_bytes
+        return is_within and all(phase.is_within_budget for phase in self.phases)
 
     def to_json(self) -> str:
         """Canonical: the same report gives the same bytes."""
@@ -65,6 +71,7 @@ class RunReport:
         threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
         lines = [
             ("memory", self._memory_text()),
+            *((("plans", self._phases_text()),) if len(self.phases) > 1 else ()),
             ("time", self._time_text()),
             ("loss", self._loss_text()),
             *((f"test {name.replace('_', ' ')}", f"{value:.4g}") for name, value in self.test.items()),
@@ -85,6 +92,15 @@ class RunReport:
             planned = f"{show_bytes(self.planned_process_bytes)} planned with code and stacks"
             text += f"; the process grew by {show_bytes(self.process_peak_bytes)}, {planned}"
         return text
+
+    def _phases_text(self) -> str:
+        parts = []
+        for phase in self.phases:
+            began = f"after step {phase.after_step} ({phase.cause}) " if phase.cause else ""
+            parts.append(f"{began}peak {show_bytes(phase.measured_peak_bytes)}")
+            if phase.budget_bytes is not None:
+                parts[-1] += f" of {show_bytes(phase.budget_bytes)}"
+        return ", ".join(parts)
 
     def _time_text(self) -> str:
         measured = "no step" if self.seconds_per_step is None else f"{show_seconds(self.seconds_per_step)} a step"

@@ -26,8 +26,9 @@ from edgetrain.run.checkpoint import (
 )
 from edgetrain.run.divergence import diverged
 from edgetrain.run.early_stopping import judge
-from edgetrain.run.engine import BatchSource, Engine, scalar
+from edgetrain.run.engine import Array, BatchSource, Engine, scalar
 from edgetrain.run.evaluation import NotFiniteError, evaluate
+from edgetrain.run.governor import Governor
 from edgetrain.run.interruption import Interruption
 from edgetrain.run.learning_rate import learning_rate
 from edgetrain.run.settings import TrainSettings
@@ -57,6 +58,7 @@ class Session:
         step_log: StepLog,
         interruption: Interruption,
         clock: Callable[[], float],
+        governor: Governor | None = None,
     ) -> None:
         self._engine = engine
         self._source = source
@@ -66,8 +68,8 @@ class Session:
         self._log = step_log
         self._interruption = interruption
         self._clock = clock
-        self._inputs = {name: engine.tensor(name) for name in settings.inputs}
-        self._labels = engine.tensor(names.LABELS)
+        self._governor = governor
+        self._inputs, self._labels = self._views()
 
         self._steps_per_epoch = progress.steps_per_epoch
         whole_steps = settings.epochs * self._steps_per_epoch
@@ -77,6 +79,7 @@ class Session:
         self._validations = list(progress.validations)
         self._best = progress.best
         self._seconds = array("d")
+        self._timed_from = 0  # the first of them under the present plan
         # A run that was stopped during a validation still owes it.
         owes = settings.validation_split is not None and self._validated_step != self._step
         self._closed_step = -1 if owes else self._step
@@ -103,8 +106,9 @@ class Session:
 
     @property
     def seconds_per_step(self) -> float | None:
-        """The median over the steps of this session; None if it had none left to do."""
-        return median(self._seconds) if self._seconds else None
+        """The median over this session's steps under the present plan; None if the session had none left to do."""
+        timed = self._seconds[self._timed_from :] or self._seconds
+        return median(timed) if timed else None
 
     def progress(self) -> Progress:
         return Progress(
@@ -119,6 +123,8 @@ class Session:
 
     def run(self) -> Ending:
         """Takes every step that is left. Raises as `training.train` says."""
+        if self._governor is not None:
+            self._governor.begin(self._step, self._total_steps)
         begun = {"step": self._step, "steps": self._total_steps, "epochs": self._settings.epochs}
         for callback in self._callbacks:
             callback.on_train_begin(begun)
@@ -135,15 +141,24 @@ class Session:
                 self._close_epoch()
             if (ending := self._ending()) is not None:
                 self._save()
+                if self._governor is not None:
+                    self._governor.end(self._step)
                 return ending
             if self._step % self._steps_per_epoch == 0:
                 self._begin_epoch()
             self._take_step()
             if self._interruption:
                 self._save_and_leave()
+            if self._governor is not None and self._governor.between_steps(self._step, self._log):
+                self._timed_from = len(self._seconds)
+                self._inputs, self._labels = self._views()
             every = self._settings.checkpoint_steps
             if every is not None and self._step % every == 0 and not self._is_at_epoch_end():
                 self._save()
+
+    def _views(self) -> tuple[Mapping[str, Array], Array]:
+        inputs = {name: self._engine.tensor(name) for name in self._settings.inputs}
+        return inputs, self._engine.tensor(names.LABELS)
 
     def _is_at_epoch_end(self) -> bool:
         """Where the run validates: after each epoch, and at the end of a run that ends within one."""

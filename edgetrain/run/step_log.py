@@ -1,11 +1,14 @@
-"""`log.jsonl`: one line for every step, each written out at once, none ever listed twice."""
+"""`log.jsonl`: one line for every step, each written out at once, none ever listed twice.
+
+Between them stand events, which say what happened after a step: `{"step": 12, "event": "budget", ...}`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -36,8 +39,15 @@ class StepLog:
         self._file = file
 
     def write(self, record: StepRecord) -> None:
+        self._write_line(asdict(record))
+
+    def write_event(self, event: str, step: int, values: Mapping[str, object]) -> None:
+        """Something that happened between `step` and the next."""
+        self._write_line({"step": step, "event": event, **values})
+
+    def _write_line(self, data: Mapping[str, object]) -> None:
         with _disk_errors(self._path):
-            self._file.write(json.dumps(asdict(record), allow_nan=False).encode() + b"\n")
+            self._file.write(json.dumps(data, allow_nan=False).encode() + b"\n")
             self._file.flush()
 
     def sync(self) -> None:

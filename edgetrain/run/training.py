@@ -12,6 +12,7 @@ from edgetrain.errors import DataError, UsageError
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.checkpoint import NEWEST, Progress, load_run_checkpoint, remove_run_checkpoints
 from edgetrain.run.engine import BatchSource, Engine
+from edgetrain.run.governor import Governor
 from edgetrain.run.interruption import catch_interruptions
 from edgetrain.run.session import Ending, Session
 from edgetrain.run.settings import TrainSettings
@@ -41,12 +42,13 @@ def train(
     callbacks: Iterable[Callback] = (),
     resume: bool = False,
     clock: Callable[[], float] = time.perf_counter,
+    governor: Governor | None = None,
 ) -> TrainOutcome:
     """Trains until the epochs or steps are done, patience ends, or a callback asks to stop.
 
     Writes `log.jsonl`, `checkpoint.bin`, `checkpoint.previous.bin` and `best.bin` to `out`. With `resume` it goes on
     from the checkpoint there, to the same bits as a run that never stopped; without, files of an older run in `out`
-    are replaced.
+    are replaced. A `governor` may change the engine's plan between steps.
 
     Raises `DivergedError` when the loss is no number, `InterruptedRunError` after SIGINT or SIGTERM (a checkpoint is
     saved first), `DataError` for a checkpoint or data that does not fit, `DeviceError` when the disk refuses.
@@ -72,6 +74,7 @@ def train(
                 step_log=step_log,
                 interruption=interruption,
                 clock=clock,
+                governor=governor,
             )
             ending = session.run()
     finally:

@@ -138,6 +138,23 @@ def test_what_is_no_model_or_no_data_is_said_at_once(
         edgetrain.fit(model, data)
 
 
+@pytest.mark.compile
+def test_a_run_that_shares_and_adapts_trains_inside_its_share(workplace: Path) -> None:
+    x, y = np.zeros((8, 1, 8, 8), np.float32), np.arange(8) % 10
+    words: dict[str, Any] = {
+        "train_epochs": 1,
+        "train_batch": 4,
+        "model_source": "zoo:digits-cnn",
+        "data_validation": 0.0,
+    }
+    with pytest.raises(UsageError, match="`desk` is not a share"):
+        edgetrain.fit("digits", (x, y), share="desk", **words)
+    run = edgetrain.fit("digits", (x, y), share="desk=300kB", adapt=True, **words)
+    assert run.report.is_within_budget
+    assert run.report.budget_bytes is not None
+    assert run.report.measured_peak_bytes <= run.report.budget_bytes <= 300_000
+
+
 def test_every_argument_that_is_no_recipe_key_is_named() -> None:
     with pytest.raises(UsageError, match=r"`epochs` \(did you mean `train_epochs`.*`train_`"):
         override_texts({"epochs": 3, "train_": 1, "train_batch": 2})

@@ -73,6 +73,8 @@ def test_a_command_in_the_pages_parses_with_the_verbs_own_flags(command: tuple[s
         assert load_target(arguments.target).name in list_targets()
     names = [word for word in arguments.words if "=" not in word]
     overrides = [word for word in arguments.words if "=" in word]
+    if verb.name == "budget" and len(names) == 2:
+        assert parse_bytes(names.pop()) > 0
     for name in names:
         assert name in (*list_recipes(), "model.onnx", "mine.toml", _RUN), f"nothing is called `{name}`"
     if overrides:

@@ -1,0 +1,20 @@
+"""What a run did under one plan and one budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A part of the run under one plan and one budget, planned beside measured."""
+
+    after_step: int  # it began when this many steps were done
+    cause: str  # what ended the phase before; empty for the first
+    budget_bytes: int | None
+    planned_peak_bytes: int
+    measured_peak_bytes: int
+
+    @property
+    def is_within_budget(self) -> bool:
+        return self.budget_bytes is None or self.measured_peak_bytes <= self.budget_bytes

@@ -1,0 +1,54 @@
+"""A `fit` in a process of its own that would never end by itself, met in the middle by other commands."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgetrain.run.checkpoint import NEWEST, load_checkpoint, read_header
+from edgetrain.run.exchange import LIVE
+from tests.edgetrain.cli.conftest import COMMAND
+
+LONG = ("digits", "data.limit=256", "train.epochs=1000000", "train.checkpoint_every=5", "train.schedule=constant")
+KEEP_ALL_BYTES = 915_648  # of that recipe, as `edgetrain plan` says
+_PATIENCE_S = 120
+
+
+@contextmanager
+def running(
+    folder: Path, environment: Mapping[str, str], *words: str, name: str = "digits"
+) -> Iterator[subprocess.Popen[str]]:
+    """`fit` in `runs/NAME`, from its first step on; ended with the block."""
+    process = subprocess.Popen(
+        [*COMMAND, "fit", *LONG, "--out", f"runs/{name}", *words],
+        cwd=folder,
+        env=dict(environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: (folder / "runs" / name / LIVE).exists(), process)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not is_so():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def trained_bytes(run: Path) -> bytes:
+    header = read_header(run / NEWEST)
+    saved = bytearray(header.payload_bytes)
+    load_checkpoint(run / NEWEST, memoryview(saved), program_sha256=header.program_sha256)
+    return bytes(saved)

@@ -1,0 +1,93 @@
+"""A budget that moves while the model trains: at any step, to any size, with the same last bit."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from edgetrain.errors import PlanInfeasibleError
+from edgetrain.pipeline import Job, compile_stage, fit, plan_stage, rung_stage
+from edgetrain.plan.schedule import Budget
+from edgetrain.program.cache import BuildCache
+from edgetrain.program.compile import Compiled
+from edgetrain.recipes import load_recipe
+from edgetrain.run.callbacks import Callback, Logs
+from edgetrain.run.exchange import REQUEST, Request
+from edgetrain.run.report import RunReport
+from edgetrain.targets import load_target
+from edgetrain.units import Bytes, parse_bytes
+
+pytestmark = pytest.mark.compile
+
+OVERRIDES = ("train.epochs=2", "train.batch=8", "data.limit=96", "data.test_limit=32", "train.optimizer=adam")
+STEPS = 20
+
+
+def job_with(build_cache: BuildCache, budget: int | None = None) -> Job:
+    return Job(
+        recipe=load_recipe("digits", ("model.source=zoo:digits-cnn-bn", *OVERRIDES)),
+        target=load_target("host"),
+        budget=Budget(memory_bytes=None if budget is None else Bytes(budget)),
+        cache=build_cache,
+        threads=2,
+    )
+
+
+class Asker(Callback):
+    """Asks for another budget after some of the steps, as `edgetrain budget` does from another process."""
+
+    def __init__(self, folder: Path, requests: dict[int, Request]) -> None:
+        self._folder = folder
+        self._requests = requests
+
+    def on_step_end(self, step: int, logs: Logs) -> None:
+        if step in self._requests:
+            staged = self._folder / "staged"
+            staged.write_text(json.dumps(self._requests[step].to_json()))
+            staged.replace(self._folder / REQUEST)
+
+
+@pytest.fixture(scope="module")
+def compiled(build_cache: BuildCache) -> Compiled:
+    return compile_stage(job_with(build_cache))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(build_cache: BuildCache, tmp_path_factory: pytest.TempPathFactory) -> RunReport:
+    return fit(job_with(build_cache), tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="module")
+def least_bytes(build_cache: BuildCache, compiled: Compiled) -> int:
+    with pytest.raises(PlanInfeasibleError) as caught:
+        plan_stage(job_with(build_cache, 1000), compiled)
+    return parse_bytes(caught.value.what.rpartition(" is ")[2])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_budgets_that_move_at_random_change_no_bit_and_each_is_kept(
+    seed: int, build_cache: BuildCache, compiled: Compiled, undisturbed: RunReport, least_bytes: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    most = undisturbed.planned_peak_bytes
+    moves = {step: chance.randint(least_bytes, most + 1000) for step in sorted(chance.sample(range(1, STEPS), 5))}
+    requests = {}
+    for step, budget in moves.items():
+        job = job_with(build_cache, budget)
+        rung = rung_stage(job, compiled, plan_stage(job, compiled))
+        requests[step] = Request(id=str(step), budget_bytes=budget, rung=rung, compiled_key=compiled.key)
+    report = fit(job_with(build_cache), tmp_path, callbacks=[Asker(tmp_path, requests)])
+    assert report.steps == undisturbed.steps == STEPS
+    assert report.parameters_sha256 == undisturbed.parameters_sha256
+    assert report.losses == undisturbed.losses
+    assert report.test == undisturbed.test
+    assert report.is_within_budget
+    assert [(p.after_step, p.budget_bytes) for p in report.phases] == [(0, None), *moves.items()]
+    for phase in report.phases[1:]:
+        assert phase.budget_bytes is not None
+        assert phase.measured_peak_bytes <= phase.planned_peak_bytes <= phase.budget_bytes
+    assert report.budget_bytes == list(moves.values())[-1]
+    assert "plans " in report.to_text()
