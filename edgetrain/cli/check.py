@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgetrain.program.compile import Compiled
     from edgetrain.recipes import Recipe
 
-_BATCH = 2  # rows of made-up data, unless train.batch= says otherwise
+_BATCH = 4  # rows of made-up data, unless train.batch= says otherwise
 # Where between the smallest possible plan and keeping everything the planned run is tried, tightest first.
 _SHARES = (0.5, 0.75, 0.9)
 _FAILED = 1
