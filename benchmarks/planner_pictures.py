@@ -20,15 +20,15 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def memory_picture(rows: Rows) -> str:
-    """Slowdown over the share of memory, a line for each solver."""
-    solvers = dict.fromkeys(row["solver"] for row in rows if row["feasible"])
+    """Slowdown over the share of memory, a line for each solver; not `swap-all`, which would flatten the others."""
+    solvers = dict.fromkeys(row["solver"] for row in rows if row["feasible"] and row["solver"] != "swap-all")
     lines = []
     for solver in solvers:
         points = sorted(
             (100 * row["share"], row["slowdown"]) for row in rows if row["solver"] == solver and row["feasible"]
         )
         lines.append(Series(name=solver, points=tuple(points), is_marked=True))
-    title = "time of a step against keeping everything (a residual network of 24 layers, SD card)"
+    title = "slowdown"
     return draw([Panel(title=title, series=tuple(lines))], x_label="memory for temporaries, % of keep-all")
 
 
@@ -44,7 +44,7 @@ def models_picture(rows: Rows) -> str:
                 if row["model"] == model and row["feasible"] and row["solver"] == "milp" and row["way"] == "page"
             )
             series.append(Series(name=kind, points=((*points, (100.0, 1.0))), is_marked=True))
-        panels.append(Panel(title=f"{model}: time of a step against keeping everything", series=tuple(series)))
+        panels.append(Panel(title=f"{model}: slowdown", series=tuple(series)))
     return draw(panels, x_label="memory, % of keep-all, parameters and state included")
 
 
