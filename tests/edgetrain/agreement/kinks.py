@@ -16,8 +16,8 @@ from tests.edgetrain.agreement.trained import Trained, agrees, assert_agrees, di
 Tensor = Any
 
 # How near a kink counts, relative to the root mean square of the layer's inputs: rounding errors of sums over
-# thousands of products in float32 are about 1e-6 of it.
-WITHIN_ROUNDING = 3e-6
+# thousands of products in float32 are about 1e-6 of it, and parameters carry those of the steps before.
+WITHIN_ROUNDING = 1e-5
 MOST_FLIPS = 2
 _LOSS_ROUNDING = 5e-6  # the losses of runs on the same side of every kink differ by up to 2e-6
 
