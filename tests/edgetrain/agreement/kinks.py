@@ -91,8 +91,9 @@ def _with_one_more(found: Trained, best: Explained, reference: Reference) -> Exp
     parted = _parting_step(found, best.expected)
     candidates = [unit for unit in best.near if unit.step < parted and unit not in best.flipped]
     least = differences(found, best.expected).update
-    for unit in sorted(candidates, key=lambda u: best.near[u]):
-        attempt = _run(reference, best.flipped | {unit})
+    begun = best
+    for unit in sorted(candidates, key=lambda u: begun.near[u]):
+        attempt = _run(reference, begun.flipped | {unit})
         if agrees(found, attempt.expected):
             return attempt
         apart = differences(found, attempt.expected).update
