@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import generic, packed_product
+from edgetrain_tuner.rules import channelwise, generic, packed_product
 
 ScheduleRule = Callable[[Any, Features], Any]
 
-RULES: tuple[ScheduleRule, ...] = (packed_product.apply, generic.apply)
+RULES: tuple[ScheduleRule, ...] = (packed_product.apply, channelwise.apply, generic.apply)
 
 
 def schedule(function: Any, features: Features) -> Any:

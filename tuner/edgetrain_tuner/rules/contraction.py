@@ -49,7 +49,10 @@ class Epilogue:
 
 @dataclass(frozen=True, kw_only=True)
 class Contraction:
-    """The form above. `j` holds the axis along which the result is contiguous; axes of extent 1 are left out."""
+    """The form above. `j` holds the axis along which the result is contiguous; axes of extent 1 are left out.
+
+    `i` is empty where each element of C has a B of its own, as in a window over the channels one by one.
+    """
 
     function: Any
     s: tuple[Axis, ...]
@@ -67,9 +70,29 @@ class Contraction:
     def multiply_adds(self) -> int:
         return math.prod(extent_of(axes) for axes in (self.s, self.i, self.j, self.k))
 
+    def finished(self, indices: Sequence[Any], value: Any) -> Any:
+        """The statement that stores an element of C, through the epilogue if there is one."""
+        if self.epilogue is None:
+            return tirx.BufferStore(self.result, value, list(indices))
+
+        def on_load(load: Any) -> Any:
+            return value if load.source.same_as(self.result) else load
+
+        store = replaced(self.epilogue.store, dict(zip(self.epilogue.axes, indices, strict=True)))
+        return tvm_ffi.structural_map(store, (TensorLoad, on_load))
+
+    def rewritten(self, body: Any) -> Any:
+        """The kernel with another body."""
+        original = self.function
+        return tirx.PrimFunc(original.params, body, original.ret_type, original.attrs).without_attr("global_symbol")
+
 
 def extent_of(axes: Sequence[Axis]) -> int:
     return math.prod(axis.extent for axis in axes)
+
+
+def values_of(axes: Sequence[Axis], indices: Sequence[Any]) -> dict[Any, Any]:
+    return {axis.variable: index for axis, index in zip(axes, indices, strict=True)}
 
 
 def uses(expression: Any, variable: Any) -> bool:
@@ -141,7 +164,7 @@ def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contra
         if kind == _SPATIAL and axis.extent > 1 and all(uses(factor, axis.variable) for factor in form.factors):
             form = form.with_strides_apart(axis)
     groups = form.groups()
-    if groups is None or not last or not all(groups[name] for name in ("left", "right", "k")):
+    if groups is None or not last or not groups["k"]:
         return None
     is_right = any(form.comes_from(axis, last[0]) for axis in groups["right"])
     if not is_right and not any(form.comes_from(axis, last[0]) for axis in groups["left"]):
@@ -271,21 +294,22 @@ def _summed_product(block: Any) -> tuple[Any, Any] | None:
     total, term = body.value.a, body.value.b
     if not (isinstance(total, TensorLoad) and total.source.same_as(body.buffer)):
         return None
-    condition, product = _unguarded(term)
+    condition, product = unguarded(term)
     if not isinstance(product, tirx.Mul):
         return None
     if condition is None:
         return product.a, product.b
     # 0 · x is not 0 for an infinite x, but a guard says that there is no x: it moves to the factor it is about.
     for guarded, other in ((product.a, product.b), (product.b, product.a)):
-        if all(uses(guarded, variable) for variable in _variables(condition)):
+        if all(uses(guarded, variable) for variable in variables_of(condition)):
             zero = tirx.FloatImm("float32", 0.0)
             moved = tirx.if_then_else(condition, guarded, zero)
             return (moved, other) if guarded is product.a else (other, moved)
     return None
 
 
-def _unguarded(term: Any) -> tuple[Any, Any]:
+def unguarded(term: Any) -> tuple[Any, Any]:
+    """The condition under which `term` is not zero, and its value then; None and `term` itself if there is none."""
     if isinstance(term, tirx.Select):
         condition, value, otherwise = term.condition, term.true_value, term.false_value
     elif isinstance(term, Call) and str(getattr(term.op, "name", "")).endswith(_CHOICE):
@@ -296,7 +320,7 @@ def _unguarded(term: Any) -> tuple[Any, Any]:
     return (condition, value) if is_zero else (None, term)
 
 
-def _variables(expression: Any) -> list[Any]:
+def variables_of(expression: Any) -> list[Any]:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tirx.Var, found.append))
     return [v for v in found if not isinstance(v.ty, tirx.BufferType)]

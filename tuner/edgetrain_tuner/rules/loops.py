@@ -38,6 +38,37 @@ class Loops:
 
         return descend(0, [])
 
+    def shared_out(
+        self, jobs: int, tasks: int, begin: Callable[[Any], list[Any]], job: Callable[[Any, Any], Any]
+    ) -> Any:
+        """`job(task, number)` for every number, in `tasks` that run side by side; each does `begin(task)` first."""
+        share = -(-jobs // tasks)
+
+        def task(number: Any) -> Any:
+            def one(index: Any) -> Any:
+                which = number * share + index
+                return when(which < jobs, job(number, which), tasks * share != jobs)
+
+            return sequence(*begin(number), self.loop("job", share, one))
+
+        return self.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
+
+
+def when(condition: Any, statement: Any, is_needed: bool) -> Any:
+    return tirx.IfThenElse(condition, statement, None) if is_needed else statement
+
+
+def sequence(*statements: Any) -> Any:
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+def scaled(indices: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
+    return [index * size for index, size in zip(indices, sizes, strict=True)]
+
+
+def moved(start: Sequence[Any], by: Sequence[Any]) -> list[Any]:
+    return [first + index for first, index in zip(start, by, strict=True)]
+
 
 def position_of(indices: Sequence[Any], extents: Sequence[int]) -> Any:
     """The position in row-major order."""

@@ -15,14 +15,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import TensorLoad
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import Blocking, choose_blocking
-from edgetrain_tuner.rules.contraction import Axis, Contraction, extent_of, find, is_contiguous, replaced
-from edgetrain_tuner.rules.loops import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Loops, digits_of, position_of
+from edgetrain_tuner.rules.contraction import Contraction, extent_of, find, is_contiguous, replaced, values_of
+from edgetrain_tuner.rules.loops import (
+    UNROLLED,
+    VECTORIZED,
+    Loops,
+    digits_of,
+    moved,
+    position_of,
+    scaled,
+    sequence,
+    when,
+)
 
 MINIMUM_MULTIPLY_ADDS = 1 << 16  # below, copying a panel costs more than it brings
 MINIMUM_LANES = 4
@@ -38,7 +46,7 @@ def apply(function: Any, features: Features) -> Any | None:
     if features.lanes < MINIMUM_LANES:
         return None
     contraction = find(function)
-    if contraction is None or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
+    if contraction is None or not contraction.i or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
         return None
     if extent_of(contraction.j) * 2 < features.lanes or extent_of(contraction.k) < MINIMUM_DEPTH:
         return None
@@ -81,22 +89,10 @@ class _Writer:
         self._kept = tirx.decl_buffer(shape, "float32", "kept") if blocking.parts > 1 else None
 
     def function(self) -> Any:
-        tasks, share = self._blocking.tasks, -(-self._blocking.jobs // self._blocking.tasks)
-
-        def task(number: Any) -> Any:
-            def job(index: Any) -> Any:
-                which = number * share + index
-                return _when(
-                    which < self._blocking.jobs, self._job(number, which), tasks * share != self._blocking.jobs
-                )
-
-            return _sequence(*self._filling(number), self._loops.loop("job", share, job))
-
-        loop = self._loops.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
+        blocking = self._blocking
+        loop = self._loops.shared_out(blocking.jobs, blocking.tasks, self._filling, self._job)
         allocations = [tirx.AllocBuffer(buffer) for buffer in (self._panel, self._kept) if buffer is not None]
-        original = self._c.function
-        body = _sequence(*allocations, loop)
-        return tirx.PrimFunc(original.params, body, original.ret_type, original.attrs).without_attr("global_symbol")
+        return self._c.rewritten(sequence(*allocations, loop))
 
     def _filling(self, task: Any) -> list[Any]:
         """Zeros where a row of the panel is wider than what it will hold: sums there are never stored, but computed."""
@@ -117,11 +113,11 @@ class _Writer:
         s_index, j_index = lead[: len(s_extents)], lead[len(s_extents) :]
 
         def part(number: Any) -> Any:
-            k_start = _scaled(digits_of(number, blocking.k_parts), blocking.depth_shape)
+            k_start = scaled(digits_of(number, blocking.k_parts), blocking.depth_shape)
             panel = _Panel(
                 task=task,
-                s_values=_values(self._c.s, s_index),
-                j_start=_scaled(j_index, self._tile.shape),
+                s_values=values_of(self._c.s, s_index),
+                j_start=scaled(j_index, self._tile.shape),
                 k_start=k_start,
                 k_extents=[
                     size if axis.extent % size == 0 else tirx.min(self._loops.number(size), axis.extent - start)
@@ -132,9 +128,9 @@ class _Writer:
 
             def tile(number: Any) -> Any:
                 tiles, index = blocking.row_tiles, block * blocking.block_tiles + number
-                return _when(index < tiles, self._tile_of(panel, number, index), tiles % blocking.block_tiles != 0)
+                return when(index < tiles, self._tile_of(panel, number, index), tiles % blocking.block_tiles != 0)
 
-            return _sequence(self._pack(panel), self._loops.loop("tile", blocking.block_tiles, tile))
+            return sequence(self._pack(panel), self._loops.loop("tile", blocking.block_tiles, tile))
 
         return self._loops.loop("part", blocking.parts, part)
 
@@ -149,8 +145,8 @@ class _Writer:
             )
             values = {
                 **panel.s_values,
-                **_values(self._c.j, _moved(panel.j_start, j_at)),
-                **_values(self._c.k, _moved(panel.k_start, k_at)),
+                **values_of(self._c.j, moved(panel.j_start, j_at)),
+                **values_of(self._c.k, moved(panel.k_start, k_at)),
             }
             element = replaced(self._c.b, values)
             inside = self._inside(values)
@@ -179,7 +175,7 @@ class _Writer:
         store = self._store(panel, tile, sums)
         buffer = self._kept
         if buffer is None:
-            return _sequence(tirx.AllocBuffer(sums), clear, products, store)
+            return sequence(tirx.AllocBuffer(sums), clear, products, store)
 
         def kept(row: Any, column: Any) -> list[Any]:
             return [panel.task, number * self._tile.rows + row, column]
@@ -190,7 +186,7 @@ class _Writer:
         keep = self._each(lambda row, column: tirx.BufferStore(buffer, sums[self._at(row, column)], kept(row, column)))
         begin = tirx.IfThenElse(panel.part == 0, clear, resume)
         end = tirx.IfThenElse(panel.part == self._blocking.parts - 1, store, keep)
-        return _sequence(tirx.AllocBuffer(sums), begin, products, end)
+        return sequence(tirx.AllocBuffer(sums), begin, products, end)
 
     def _at(self, row: Any, column: Any) -> Any:
         return row * self._tile.width + column
@@ -208,7 +204,7 @@ class _Writer:
         return self._loops.loop("row", self._tile.rows, vectors, UNROLLED)
 
     def _add_products(self, panel: _Panel, tile: _Rows, sums: Any, at: list[Any]) -> Any:
-        k_values = _values(self._c.k, _moved(panel.k_start, at))
+        k_values = values_of(self._c.k, moved(panel.k_start, at))
         depth = position_of(at, self._blocking.depth_shape)
 
         def add(row: Any, column: Any) -> Any:
@@ -219,7 +215,7 @@ class _Writer:
         return self._each(add)
 
     def _row_values(self, row: Any) -> Values:
-        return _values(self._c.i, digits_of(row, [axis.extent for axis in self._c.i]))
+        return values_of(self._c.i, digits_of(row, [axis.extent for axis in self._c.i]))
 
     def _store(self, panel: _Panel, tile: _Rows, sums: Any) -> Any:
         """Writes the sums to where they belong, through the epilogue if there is one.
@@ -233,46 +229,15 @@ class _Writer:
 
         def row(number: Any) -> Any:
             def element(at: list[Any]) -> Any:
-                j_values = _values(self._c.j, _moved(panel.j_start, at))
+                j_values = values_of(self._c.j, moved(panel.j_start, at))
                 values = {**panel.s_values, **j_values, **self._row_values(tile.start + number)}
                 value = settled[self._at(number, position_of(at, self._tile.shape))]
-                store = self._finished([replaced(index, values) for index in self._c.indices], value)
+                store = self._c.finished([replaced(index, values) for index in self._c.indices], value)
                 inside = self._inside(values)
                 return store if inside is None else tirx.IfThenElse(inside, store, None)
 
             columns = self._loops.nest("column", self._tile.shape, element)
-            return _when(tile.start + number >= tile.first, columns, extent_of(self._c.i) % self._tile.rows != 0)
+            return when(tile.start + number >= tile.first, columns, extent_of(self._c.i) % self._tile.rows != 0)
 
         rows = self._loops.loop("row", self._tile.rows, row)
-        return _sequence(tirx.AllocBuffer(settled), self._each(settle), rows)
-
-    def _finished(self, indices: Sequence[Any], value: Any) -> Any:
-        epilogue = self._c.epilogue
-        if epilogue is None:
-            return tirx.BufferStore(self._c.result, value, list(indices))
-
-        def on_load(load: Any) -> Any:
-            return value if load.source.same_as(self._c.result) else load
-
-        store = replaced(epilogue.store, dict(zip(epilogue.axes, indices, strict=True)))
-        return tvm_ffi.structural_map(store, (TensorLoad, on_load))
-
-
-def _when(condition: Any, statement: Any, is_needed: bool) -> Any:
-    return tirx.IfThenElse(condition, statement, None) if is_needed else statement
-
-
-def _sequence(*statements: Any) -> Any:
-    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
-
-
-def _values(axes: Sequence[Axis], indices: Sequence[Any]) -> dict[Any, Any]:
-    return {axis.variable: index for axis, index in zip(axes, indices, strict=True)}
-
-
-def _scaled(indices: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    return [index * size for index, size in zip(indices, sizes, strict=True)]
-
-
-def _moved(start: Sequence[Any], by: Sequence[Any]) -> list[Any]:
-    return [first + index for first, index in zip(start, by, strict=True)]
+        return sequence(tirx.AllocBuffer(settled), self._each(settle), rows)

@@ -1,0 +1,179 @@
+"""Writing a sliding window out changes its loops, never its results: every kernel against its unscheduled self."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import te, tirx, topi
+
+from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
+from edgetrain.graph.gradients.window import Window
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules import channelwise, generic, schedule, window_tiles
+
+pytestmark = pytest.mark.compile
+
+WIDE = Features(vector_bits=512, vector_registers=32, cores=2)
+MIDDLE = Features(vector_bits=256, vector_registers=16, cores=2)
+NARROW = Features(vector_bits=128, vector_registers=32, cores=1)
+TOLERANCE = 2e-5  # of the largest element: sums in another order
+PARTS = ("forward", "data", "weight")
+
+
+@pytest.fixture(autouse=True)
+def small_kernels_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channelwise, "MINIMUM_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(window_tiles, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
+
+
+def _depthwise(
+    part: str,
+    data: tuple[int, int, int, int],
+    taps: tuple[int, int],
+    *,
+    stride: int = 1,
+    pads: tuple[int, int] | None = None,
+    dilation: int = 1,
+    multiplier: int = 1,
+) -> Any:
+    batch, channels, *size = data
+    pads = (taps[0] // 2, taps[1] // 2) if pads is None else pads
+    outputs = tuple(
+        (n + 2 * p - (t - 1) * dilation - 1) // stride + 1 for n, p, t in zip(size, pads, taps, strict=True)
+    )
+    window = Window(strides=(stride, stride), pads=pads, dilation=(dilation, dilation), groups=channels)
+    x = te.placeholder(data, name="x")
+    w = te.placeholder((channels * multiplier, 1, *taps), name="w")
+    gradient = te.placeholder((batch, channels * multiplier, *outputs), name="gradient")
+    if part == "forward":
+        return te.create_prim_func([x, w, topi.nn.group_conv2d_nchw(x, w, stride, pads, dilation, channels)])
+    if part == "data":
+        result = conv2d_data_gradient(gradient, w, shape=data, window=window)
+        return te.create_prim_func([gradient, w, result])
+    result = conv2d_weight_gradient(x, gradient, shape=tuple(int(d) for d in w.shape), window=window)
+    return te.create_prim_func([x, gradient, result])
+
+
+def _run(function: Any, arrays: list[Any]) -> Any:
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    compiled = tvm.compile(module, target={"kind": "llvm"})
+    shape = tuple(int(extent) for extent in function.params[-1].ty.shape)
+    # Not zeros: an element that nobody writes must show.
+    tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.full(shape, np.nan, np.float32))]
+    compiled["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+def _assert_computes_the_same(function: Any, features: Features) -> None:
+    random = np.random.default_rng(3)
+    shapes = [tuple(int(extent) for extent in p.ty.shape) for p in function.params[:-1]]
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    rewritten = channelwise.apply(function, features)
+    assert rewritten is not None
+    expected = _run(function, arrays)
+    np.testing.assert_allclose(_run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("features", [WIDE, MIDDLE, NARROW], ids=["wide", "middle", "narrow"])
+@pytest.mark.parametrize("geometry", [(14, 3, 1), (13, 3, 2), (7, 5, 1), (29, 5, 2), (23, 7, 3), (19, 7, 1)], ids=str)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_depthwise_convolution_and_its_gradients(
+    part: str, geometry: tuple[int, int, int], features: Features
+) -> None:
+    size, taps, stride = geometry
+    _assert_computes_the_same(_depthwise(part, (2, 5, size, size), (taps, taps), stride=stride), features)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("part", PARTS)
+def test_rows_and_columns_differ(part: str, stride: int) -> None:
+    _assert_computes_the_same(_depthwise(part, (3, 4, 11, 26), (5, 3), stride=stride, pads=(1, 2)), MIDDLE)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_without_padding_nothing_is_outside(part: str) -> None:
+    _assert_computes_the_same(_depthwise(part, (2, 6, 17, 18), (3, 3), pads=(0, 0)), MIDDLE)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_taps_may_lie_apart(part: str) -> None:
+    _assert_computes_the_same(_depthwise(part, (2, 3, 15, 16), (3, 3), pads=(2, 2), dilation=2), MIDDLE)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_map_that_no_cache_holds_comes_in_bands(part: str, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = _depthwise(part, (2, 3, 31, 20), (3, 3), stride=stride)
+    whole = channelwise.apply(function, MIDDLE)
+    monkeypatch.setattr(window_tiles, "PLANE_BYTES", 1024)
+    assert _plane_elements(channelwise.apply(function, MIDDLE)) < _plane_elements(whole)
+    _assert_computes_the_same(function, MIDDLE)
+
+
+def _plane_elements(function: Any) -> int:
+    """Of the first plane that the kernel allocates, for one task."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.AllocBuffer, found.append))
+    return next(int(node.buffer.ty.shape[-1]) for node in found if str(node.buffer.name) == "plane")
+
+
+def test_one_row_of_each_channel() -> None:
+    x, w = te.placeholder((3, 5, 37), name="x"), te.placeholder((5, 4), name="w")
+    padded = topi.nn.pad(x, (0, 0, 2), (0, 0, 1))
+    k = te.reduce_axis((0, 4), "k")
+    result = te.compute((3, 5, 37), lambda n, c, t: te.sum(padded[n, c, t + k] * w[c, k], axis=k))
+    _assert_computes_the_same(te.create_prim_func([x, w, result]), MIDDLE)
+
+
+def test_several_filters_for_a_channel() -> None:
+    _assert_computes_the_same(_depthwise("forward", (2, 3, 12, 12), (3, 3), multiplier=2), MIDDLE)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_what_stands_before_and_behind_it_is_computed_on_the_way(stride: int) -> None:
+    x, w = te.placeholder((2, 6, 13, 13), name="x"), te.placeholder((6, 1, 3, 3), name="w")
+    bias = te.placeholder((6, 1, 1), name="bias")
+    gate = te.compute(x.shape, lambda *at: tirx.tanh(x[at]) + 1.0, name="gate")
+    product = topi.nn.group_conv2d_nchw(gate, w, stride, 1, 1, 6)
+    result = topi.nn.relu(topi.add(product, bias))
+    _assert_computes_the_same(te.create_prim_func([x, w, bias, result]), MIDDLE)
+
+
+def test_an_update_behind_the_weight_gradient() -> None:
+    x, g = te.placeholder((2, 6, 13, 13), name="x"), te.placeholder((2, 6, 13, 13), name="g")
+    w = te.placeholder((6, 1, 3, 3), name="w")
+    window = Window(strides=(1, 1), pads=(1, 1), dilation=(1, 1), groups=6)
+    gradient = conv2d_weight_gradient(x, g, shape=(6, 1, 3, 3), window=window)
+    updated = te.compute(w.shape, lambda *at: w[at] - 0.1 * gradient[at], name="updated")
+    _assert_computes_the_same(te.create_prim_func([x, g, w, updated]), MIDDLE)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_rule_is_asked_before_the_generic_one(part: str) -> None:
+    function = _depthwise(part, (2, 16, 28, 28), (3, 3))
+    chosen, general = schedule(function, MIDDLE), generic.apply(function, MIDDLE)
+    assert str(chosen) == str(channelwise.apply(function, MIDDLE)) != str(general)
+
+
+@pytest.mark.parametrize("case", ["elementwise", "a sum", "a matrix product", "several channels at once"])
+def test_another_kernel_is_left_to_other_rules(case: str) -> None:
+    x, y = te.placeholder((8, 16, 12, 12), name="x"), te.placeholder((8, 16, 12, 12), name="y")
+    w = te.placeholder((16, 4, 3, 3), name="w")
+    k = te.reduce_axis((0, 12), "k")
+    results = {
+        "elementwise": lambda: topi.nn.relu(x),
+        "a sum": lambda: topi.sum(x, axis=3),
+        "a matrix product": lambda: te.compute(x.shape, lambda a, b, c, d: te.sum(x[a, b, c, k] * y[a, b, d, k], k)),
+        "several channels at once": lambda: topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 4),
+    }
+    function = te.create_prim_func([x, *([y] if "product" in case else [w] if "once" in case else []), results[case]()])
+    assert channelwise.apply(function, WIDE) is None
+
+
+def test_a_scalar_machine_keeps_its_memory() -> None:
+    scalar = Features(vector_bits=32, vector_registers=16, cores=1)
+    assert channelwise.apply(_depthwise("forward", (2, 16, 28, 28), (3, 3)), scalar) is None

@@ -1,0 +1,67 @@
+"""What a window needs to slide, whatever becomes of its products: the plane, its tiles, who meets whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from edgetrain_tuner.rules.loops import VECTORIZED, Loops
+from edgetrain_tuner.rules.planes import Plane
+from edgetrain_tuner.rules.window_tiles import WindowTile, WindowTiling
+from edgetrain_tuner.rules.windows import Windowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Meeting:
+    """A row of the tile and a tap meet at `place` in the plane, for the tile's first column."""
+
+    place: int
+    row: int
+    tap_row: int
+    tap_column: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sliding:
+    window: Windowed
+    tiling: WindowTiling
+    loops: Loops
+    plane: Plane
+
+    @staticmethod
+    def over(window: Windowed, tiling: WindowTiling) -> Sliding:
+        loops = Loops(str(window.contraction.k[0].variable.ty.dtype))
+        plane = Plane.of(loops, window.b, window.rows, window.columns, tiling)
+        return Sliding(window=window, tiling=tiling, loops=loops, plane=plane)
+
+    @property
+    def tile(self) -> WindowTile:
+        return self.tiling.tile
+
+    @property
+    def tile_pitch(self) -> int:
+        """In the plane, from one tile of rows to the next."""
+        return self.tile.rows * self.window.rows.stride * self.plane.pitch
+
+    def first_row(self, band: Any) -> Any:
+        return band * (self.tiling.band_tiles * self.tile.rows)
+
+    def vector(self, body: Callable[[Any], Any]) -> Any:
+        return self.loops.loop("lane", self.tile.lanes, body, VECTORIZED)
+
+    def meetings(self, phases: tuple[int, int], tap_rows: range) -> list[Meeting]:
+        """In the order of the plane: what is loaded is used up at once, and registers hold only sums."""
+        rows, columns, plane = self.window.rows, self.window.columns, self.plane
+        return sorted(
+            Meeting(
+                place=plane.at(row_offset=rows.offset(r, phases[0]), column_offset=columns.offset(s, phases[1]))
+                + row * rows.stride * plane.pitch,
+                row=row,
+                tap_row=r,
+                tap_column=s,
+            )
+            for row in range(self.tile.rows)
+            for r in tap_rows
+            for s in range(columns.tap.extent)
+        )
