@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
+from tvm.ir import Call
 
 SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
 VECTORIZED, UNROLLED = tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED
@@ -27,6 +29,25 @@ class Loops:
             extent = self.number(extent)
         variable = tirx.Var(name, self.dtype)
         return tirx.For(variable, self.number(0), extent, kind, body(variable))
+
+    def along(self, name: str, extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
+        """`body` for every index, by vectors, the last of them as wide as what is left.
+
+        Where `body` calls something, which a vector may not be able to, it is a plain loop.
+        """
+        if has_calls(body(self.number(0))):
+            return self.loop(name, extent, body)
+
+        def vector(start: Any, width: int) -> Any:
+            return self.loop("lane", width, lambda lane: body(start + lane), VECTORIZED)
+
+        whole, rest = divmod(extent, lanes)
+        parts = [self.loop(name, whole, lambda number: vector(number * lanes, lanes))] if whole else []
+        if rest == 1:
+            parts.append(body(self.number(whole * lanes)))
+        elif rest:
+            parts.append(vector(self.number(whole * lanes), rest))
+        return sequence(*parts)
 
     def nest(self, name: str, extents: Sequence[Any], body: Callable[[list[Any]], Any]) -> Any:
         """`body` for every index of a box, the last axis innermost."""
@@ -52,6 +73,12 @@ class Loops:
             return sequence(*begin(number), self.loop("job", share, one))
 
         return self.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
+
+
+def has_calls(node: Any) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(node, (Call, found.append))
+    return bool(found)
 
 
 def when(condition: Any, statement: Any, is_needed: bool) -> Any:

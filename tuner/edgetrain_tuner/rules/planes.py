@@ -30,6 +30,8 @@ class Plane:
     columns: Coordinate
     positions: int
     width: int  # columns of the window, with those that only fill a vector
+    lanes: int
+    is_whole: bool  # one band holds all rows
     buffer: Any
 
     @staticmethod
@@ -43,6 +45,8 @@ class Plane:
             columns=columns,
             positions=positions,
             width=width,
+            lanes=tiling.tile.lanes,
+            is_whole=tiling.bands == 1,
             buffer=tirx.decl_buffer(shape, "float32", "plane"),
         )
 
@@ -76,22 +80,28 @@ class Plane:
         return column % stride * self._phase_pitch + column // stride
 
     def copy(self, task: Any, first_position: Any, values: Mapping[Any, Any]) -> Any:
-        """Copies the band that begins at a row of positions. What is beyond the tensor's columns stays zero."""
-        start = first_position * self.rows.stride + self.rows.low
-        end = self.rows.stride * (self.rows.position.extent + self.positions - 1) + self.rows.low + self.rows.span
-        may_leave = self.rows.low < 0 or end > self.rows.extent
+        """Copies the band that begins at a row of positions. What is beyond the tensor stays zero, or becomes it."""
+        low, extent = self.rows.low, self.rows.extent
+        if self.is_whole:  # then the same rows lie outside each time: they stay zero too
+            first, end = max(0, -low), min(self._height, extent - low)
+            return self.loops.loop(
+                "row",
+                max(0, end - first),
+                lambda number: self._copy_row(
+                    task, number + first, {**values, self.rows.variable: number + first + low}
+                ),
+            )
+        start = first_position * self.rows.stride + low
 
         def row(number: Any) -> Any:
             place = start + number
             copied = self._copy_row(task, number, {**values, self.rows.variable: place})
-            if not may_leave:
-                return copied
             blank = self.loops.loop(
                 "blank",
                 self.pitch,
                 lambda at: tirx.BufferStore(self.buffer, _ZERO, [task, number * self.pitch + at]),
             )
-            return tirx.IfThenElse(tirx.all(place >= 0, place < self.rows.extent), copied, blank)
+            return tirx.IfThenElse(tirx.all(place >= 0, place < extent), copied, blank)
 
         return self.loops.loop("row", self._height, row)
 
@@ -115,6 +125,8 @@ class Plane:
 
         if end <= first:  # a window that only ever sees padding
             return tirx.Evaluate(0)
+        if stride == 1:
+            return self.loops.along("column", end - first, self.lanes, lambda at: element(at + first, at + first))
         if whole_end <= whole_first:
             return sequence(*(single(column) for column in range(first, end)))
         edges = [*range(first, whole_first * stride), *range(whole_end * stride, end)]

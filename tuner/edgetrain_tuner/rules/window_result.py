@@ -192,9 +192,10 @@ class SlideOverResult:
             if rows.position.extent % self._tile.rows:
                 conditions.append(first + number < rows.position.extent)
             start = self._line(number, row_phase)
-            statement = self._loops.loop(
+            statement = self._loops.along(
                 "place",
                 self._limits.columns,
+                self._tile.lanes,
                 lambda place: self._finished({**values, **row}, place, self._lines[task, start + place]),
             )
             return tirx.IfThenElse(tirx.all(*conditions), statement, None) if conditions else statement
