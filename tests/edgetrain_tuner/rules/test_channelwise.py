@@ -133,7 +133,7 @@ def test_several_filters_for_a_channel() -> None:
     _assert_computes_the_same(_depthwise("forward", (2, 3, 12, 12), (3, 3), multiplier=2), MIDDLE)
 
 
-@pytest.mark.parametrize("behind", ["a maximum", "a call"])
+@pytest.mark.parametrize("behind", ["a maximum", "a call", "a choice"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_what_stands_before_and_behind_it_is_computed_on_the_way(stride: int, behind: str) -> None:
     x, w = te.placeholder((2, 6, 13, 13), name="x"), te.placeholder((6, 1, 3, 3), name="w")
@@ -141,7 +141,12 @@ def test_what_stands_before_and_behind_it_is_computed_on_the_way(stride: int, be
     gate = te.compute(x.shape, lambda *at: tirx.tanh(x[at]) + 1.0, name="gate")
     product = topi.nn.group_conv2d_nchw(gate, w, stride, 1, 1, 6)
     shifted = topi.add(product, bias)
-    result = topi.nn.relu(shifted) if behind == "a maximum" else topi.tanh(shifted)
+    results = {
+        "a maximum": lambda: topi.nn.relu(shifted),
+        "a call": lambda: topi.tanh(shifted),
+        "a choice": lambda: topi.where(topi.greater(shifted, topi.full_like(shifted, 0.5)), shifted, topi.exp(shifted)),
+    }
+    result = results[behind]()
     _assert_computes_the_same(te.create_prim_func([x, w, bias, result]), MIDDLE)
 
 

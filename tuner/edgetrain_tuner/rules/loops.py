@@ -33,9 +33,9 @@ class Loops:
     def along(self, name: str, extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
         """`body` for every index, by vectors, the last of them as wide as what is left.
 
-        Where `body` calls something, which a vector may not be able to, it is a plain loop.
+        Where `body` calls or chooses something, lane by lane, it is a plain loop: LLVM knows how.
         """
-        if has_calls(body(self.number(0))):
+        if not is_arithmetic(body(self.number(0))):
             return self.loop(name, extent, body)
 
         def vector(start: Any, width: int) -> Any:
@@ -75,10 +75,11 @@ class Loops:
         return self.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
 
 
-def has_calls(node: Any) -> bool:
+def is_arithmetic(node: Any) -> bool:
+    """Whether nothing is called in a statement, and nothing chosen by a condition."""
     found: list[Any] = []
-    tvm_ffi.structural_walk(node, (Call, found.append))
-    return bool(found)
+    tvm_ffi.structural_walk(node, ((Call, tirx.Select), found.append))
+    return not found
 
 
 def when(condition: Any, statement: Any, is_needed: bool) -> Any:

@@ -1,0 +1,139 @@
+"""Scheduled kernels as an emulated aarch64 computes them, against NumPy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from edgetrain._tvm import te, topi
+from edgetrain.graph.extract import Extracted, Kernel
+from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
+from edgetrain.graph.gradients.window import Window
+from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
+from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, lower
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules import channelwise
+
+pytestmark = pytest.mark.compile
+
+NEON = Features(vector_bits=128, vector_registers=32, cores=1)
+AARCH64 = CodegenTarget(triple="aarch64-unknown-linux-gnu", cpu="cortex-a72", features=("+neon",))
+BATCH, CHANNELS, SIZE, TAPS, PAD = 2, 6, 19, 5, 2
+
+Array = npt.NDArray[np.float32]
+
+# Reads the inputs one after the other, calls the kernel, writes its result.
+MAIN_C = """
+#include <stdio.h>
+int kernel({parameters});
+{buffers}
+int main(void) {{
+  {reads}
+  if (kernel({arguments}) != 0) return 2;
+  return fwrite({result}, 1, sizeof {result}, stdout) == sizeof {result} ? 0 : 3;
+}}
+"""
+
+
+def _outputs(stride: int) -> int:
+    return (SIZE + 2 * PAD - TAPS) // stride + 1
+
+
+def _function(part: str, stride: int) -> Any:
+    window = Window(strides=(stride, stride), pads=(PAD, PAD), dilation=(1, 1), groups=CHANNELS)
+    x = te.placeholder((BATCH, CHANNELS, SIZE, SIZE), name="x")
+    w = te.placeholder((CHANNELS, 1, TAPS, TAPS), name="w")
+    g = te.placeholder((BATCH, CHANNELS, _outputs(stride), _outputs(stride)), name="g")
+    if part == "forward":
+        return te.create_prim_func([x, w, topi.nn.group_conv2d_nchw(x, w, stride, PAD, 1, CHANNELS)])
+    if part == "data":
+        return te.create_prim_func([g, w, conv2d_data_gradient(g, w, shape=tuple(map(int, x.shape)), window=window)])
+    return te.create_prim_func([x, g, conv2d_weight_gradient(x, g, shape=tuple(map(int, w.shape)), window=window)])
+
+
+def _expected(part: str, stride: int, first: Array, second: Array) -> Array:
+    """Tap by tap: each one multiplies a shifted, strided view of the padded map."""
+    outputs = _outputs(stride)
+    padded = np.zeros((BATCH, CHANNELS, SIZE + 2 * PAD, SIZE + 2 * PAD))
+    inside = (..., slice(PAD, PAD + SIZE), slice(PAD, PAD + SIZE))
+    result = {
+        "forward": np.zeros((BATCH, CHANNELS, outputs, outputs)),
+        "data": padded,
+        "weight": np.zeros((CHANNELS, 1, TAPS, TAPS)),
+    }[part]
+    if part != "data":
+        padded[inside] = first
+    for r in range(TAPS):
+        for s in range(TAPS):
+            seen = (..., slice(r, r + stride * outputs, stride), slice(s, s + stride * outputs, stride))
+            if part == "forward":
+                result += padded[seen] * second[:, 0, r, s, None, None]
+            elif part == "data":
+                result[seen] += first * second[:, 0, r, s, None, None]
+            else:
+                result[:, 0, r, s] = (padded[seen] * second).sum((0, 2, 3))
+    return (result[inside] if part == "data" else result).astype(np.float32)
+
+
+def _shapes(function: Any) -> list[tuple[int, ...]]:
+    return [tuple(int(extent) for extent in parameter.ty.shape) for parameter in function.params]
+
+
+def _lowered(function: Any) -> Lowered:
+    *inputs, output = _shapes(function)
+    names = [*(f"input{n}" for n in range(len(inputs))), "output"]
+    tensors = {
+        name: Tensor(name=name, shape=shape, dtype="float32", role=Role.OUTPUT if name == "output" else Role.INPUT)
+        for name, shape in zip(names, (*inputs, output), strict=True)
+    }
+    op = Op(name="op", kernel="kernel", reads=tuple(names[:-1]), writes=("output",), phase=Phase.FORWARD)
+    kernel = Kernel(symbol="kernel", function=function, in_place=False)
+    graph = TrainGraph(name="g", tensors=tensors, functions={"step": (op,)})
+    return lower(Extracted(graph=graph, kernels=(kernel,), initial={}), NEON)
+
+
+def _main_c(sizes: list[int], scratch: tuple[int, ...]) -> str:
+    """`sizes` in elements, the result's last."""
+    names = [f"b{n}" for n in range(len(sizes) + len(scratch))]
+    counts = [*sizes, *(-(-nbytes // 4) for nbytes in scratch)]
+    inputs, result = names[: len(sizes) - 1], names[len(sizes) - 1]
+    return MAIN_C.format(
+        parameters=", ".join("float*" for _ in names),
+        buffers="\n".join(
+            f"static _Alignas(64) float {name}[{count}];" for name, count in zip(names, counts, strict=True)
+        ),
+        reads=" ".join(f"if (fread({name}, 1, sizeof {name}, stdin) != sizeof {name}) return 1;" for name in inputs),
+        arguments=", ".join(names),
+        result=result,
+    )
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("part", ["forward", "data", "weight"])
+def test_a_depthwise_convolution_and_its_gradients(part: str, stride: int, tmp_path: Path) -> None:
+    qemu = shutil.which("qemu-aarch64-static")
+    if qemu is None:
+        pytest.skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
+    function = _function(part, stride)
+    assert channelwise.apply(function, NEON) is not None
+    lowered = _lowered(function)
+    compile_kernels(lowered.kernels, AARCH64, tmp_path / "kernel.o")
+    shapes = _shapes(function)
+    scratch = lowered.graph.functions["step"][0].scratch_bytes
+    (tmp_path / "main.c").write_text(_main_c([int(np.prod(shape)) for shape in shapes], scratch))
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-O1"]
+    subprocess.run([*zig, "main.c", "kernel.o", "-o", "main", "-lm"], cwd=tmp_path, check=True)
+    random = np.random.default_rng(5)
+    first, second = (random.standard_normal(shape).astype(np.float32) for shape in shapes[:-1])
+    done = subprocess.run([qemu, "./main"], cwd=tmp_path, input=first.tobytes() + second.tobytes(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    computed = np.frombuffer(done.stdout, np.float32).reshape(shapes[-1])
+    expected = _expected(part, stride, first, second)
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=2e-6 * TAPS * np.abs(expected).max())
