@@ -29,6 +29,7 @@ from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan, smallest_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.plan.solvers.options import SolverOptions, silent
+from edgetrain.plan.sweep import SweepPoint, sweep
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
 from edgetrain.program.cache import BuildCache
@@ -159,6 +160,17 @@ def compare_stage(job: Job, compiled: Compiled) -> Iterator[Comparison]:
         compiled.graph,
         effective_budget(job),
         analytic_costs_by_function(compiled.graph, device_costs(job.target)),
+        storage=storage_cost(job.target),
+        options=SolverOptions(time_limit_s=job.planning_s),
+    )
+
+
+def sweep_stage(job: Job, compiled: Compiled) -> Iterator[SweepPoint]:
+    """What a step costs over the memory budget, smallest first."""
+    return sweep(
+        compiled.graph,
+        analytic_costs_by_function(compiled.graph, device_costs(job.target)),
+        solver=job.solver,
         storage=storage_cost(job.target),
         options=SolverOptions(time_limit_s=job.planning_s),
     )

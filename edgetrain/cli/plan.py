@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,13 @@ from edgetrain.cli.request import (
     split_words,
 )
 from edgetrain.cli.stages import Stages
-from edgetrain.errors import DataError
-from edgetrain.units import show_seconds
+from edgetrain.errors import DataError, UsageError
+from edgetrain.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from edgetrain.pipeline import Job
+    from edgetrain.plan.schedule import Plan
+    from edgetrain.plan.sweep import SweepPoint
     from edgetrain.program.compile import Compiled
 
 _INSTANCE_TIME_LIMIT_S = 50.0
@@ -39,11 +42,15 @@ _INSTANCE_TIME_LIMIT_S = 50.0
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain import pipeline
     from edgetrain.plan.explain import explain
+    from edgetrain.plan.sweep import sweep_text, sweep_to_json
 
     if arguments.instance is not None:
         return _solve_instance(arguments, console)
     source, overrides = split_words(arguments.words)
     recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
+    for path in (arguments.png, arguments.html):
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"there is no folder `{path.parent}` for `{path.name}`", fix="make it, or name another")
     with Stages(console) as stages:
         job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
         compiled = pipeline.compile_stage(job, with_kernels=False)
@@ -53,8 +60,54 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.dump is not None:
         pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
     explanation = explain(compiled.graph, plan)
-    console.data(explanation.to_json() if console.as_json else explanation.to_text())
+    points = _sweep(job, compiled, console) if arguments.sweep else ()
+    text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
+    _draw(arguments, compiled, plan, points, text, console)
+    if not console.as_json:
+        console.data(text)
+        return 0
+    swept = {"sweep": sweep_to_json(points)} if points else {}
+    console.data(json.dumps({**json.loads(explanation.to_json()), **swept}, indent=1) + "\n")
     return 0
+
+
+def _sweep(job: Job, compiled: Compiled, console: Console) -> Sequence[SweepPoint]:
+    from edgetrain import pipeline
+
+    points = []
+    for point in pipeline.sweep_stage(job, compiled):
+        console.say(f"{show_bytes(point.budget_bytes)}: {show_seconds(point.seconds)} a step")
+        points.append(point)
+    return points
+
+
+def _draw(
+    arguments: argparse.Namespace,
+    compiled: Compiled,
+    plan: Plan,
+    points: Sequence[SweepPoint],
+    text: str,
+    console: Console,
+) -> None:
+    """Writes the pictures that were asked for."""
+    if arguments.png is None and arguments.html is None:
+        return
+    from edgetrain.drawing.page import to_html
+    from edgetrain.drawing.raster import to_png
+    from edgetrain.drawing.scene import below
+    from edgetrain.plan.memory_timeline import memory_timeline
+    from edgetrain.plan.picture import draw_sweep, draw_timeline
+
+    title = f"memory of one training step: {compiled.graph.name}"
+    scenes = [draw_timeline(memory_timeline(compiled.graph, plan), title=title)]
+    if points:
+        scenes.append(draw_sweep(points, budget_bytes=plan.budget.memory_bytes))
+    if arguments.html is not None:
+        arguments.html.write_text(to_html(title, scenes, text), encoding="utf-8")
+        console.say(f"drew {arguments.html}")
+    if arguments.png is not None:
+        arguments.png.write_bytes(to_png(functools.reduce(below, scenes)))
+        console.say(f"drew {arguments.png}")
 
 
 def _compare(job: Job, compiled: Compiled, console: Console) -> int:
@@ -111,6 +164,14 @@ VERB = Verb(
         SOLVER,
         TIME_LIMIT,
         Flag(name="--compare", help="plan with every solver and print a table"),
+        Flag(name="--sweep", help="also plan for budgets from the smallest that works to keeping everything"),
+        Flag(
+            name="--png",
+            metavar="FILE",
+            parse=Path,
+            help="draw memory over the step there, and the sweep; needs `pip install 'edgetrain[plot]'`",
+        ),
+        Flag(name="--html", metavar="FILE", parse=Path, help="the same as a web page: point at it to read it"),
         Flag(
             name="--instance",
             metavar="FILE",
@@ -127,6 +188,7 @@ VERB = Verb(
         "edgetrain plan digits train.batch=4 --target cortex-m7",
         "edgetrain plan digits --budget 1MB --json",
         "edgetrain plan digits --budget 800kB --compare",
+        "edgetrain plan digits --budget 800kB --sweep --html plan.html",
     ),
     run=run,
 )

@@ -24,14 +24,14 @@ from edgetrain.units import Joules, Seconds, show_bytes, show_bytes_both, show_j
 
 FORMAT = "edgetrain.explanation/1"
 
-_PERSISTENT_LABELS: Mapping[Role, str] = {
+PERSISTENT_LABELS: Mapping[Role, str] = {
     Role.PARAMETER: "parameters",
     Role.STATE: "state",
     Role.CONSTANT: "constants",
     Role.INPUT: "inputs",
     Role.OUTPUT: "outputs",
 }
-_LABELS = (*_PERSISTENT_LABELS.values(), "activations", "gradients", "scratch")
+_LABELS = (*PERSISTENT_LABELS.values(), "activations", "gradients", "scratch")
 _GRADIENT_PHASES = (Phase.BACKWARD, Phase.UPDATE)
 _BIGGEST = 3
 _BAR_WIDTH = 30
@@ -128,7 +128,7 @@ def explain(graph: TrainGraph, plan: Plan) -> Explanation:
 
     Raises `InternalError` if the plan does not belong to the graph or is not valid.
     """
-    replays = {name: _replay_bytes(graph, schedule) for name, schedule in plan.schedules.items()}
+    replays = {name: replay_bytes(graph, schedule) for name, schedule in plan.schedules.items()}
     function = max(plan.schedules, key=lambda name: _top(plan.schedules[name], plan.persistent_bytes))
     schedule, found = plan.schedules[function], replays[function]
     op = _op_at(schedule.steps, found.peak_step)
@@ -162,7 +162,7 @@ def explain(graph: TrainGraph, plan: Plan) -> Explanation:
     )
 
 
-def _replay_bytes(graph: TrainGraph, schedule: Schedule) -> Replay:
+def replay_bytes(graph: TrainGraph, schedule: Schedule) -> Replay:
     """Only bytes matter here; times are in the plan already, so everything costs nothing."""
     nothing = OpCost(seconds=Seconds(0.0), joules=Joules(0.0))
     storage = StorageCost(
@@ -192,13 +192,19 @@ def _bytes_by_label(
     by_label = dict.fromkeys(_LABELS, 0)
     for tensor in graph.persistent:
         if tensor.name not in stored:
-            by_label[_PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
-    label: dict[str, str] = {}
-    for op in graph.functions[function]:
-        for name in op.writes:
-            label[name] = "gradients" if op.phase in _GRADIENT_PHASES else "activations"
-        label.update(dict.fromkeys((scratch_name(op.name, i) for i in range(len(op.scratch_bytes))), "scratch"))
-    label.update({name: _PERSISTENT_LABELS[graph.tensors[name].role] for name in stored})
+            by_label[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
+    label = temporary_labels(graph, function)
     for name, size in temporaries.items():
         by_label[label[name]] += size
     return by_label
+
+
+def temporary_labels(graph: TrainGraph, function: str) -> Mapping[str, str]:
+    """Under which of the labels each tensor and scratch buffer counts while the function has it in memory."""
+    label = {tensor.name: PERSISTENT_LABELS[tensor.role] for tensor in graph.persistent}
+    for op in graph.functions[function]:
+        for name in op.writes:
+            if graph.tensors[name].is_temporary:
+                label[name] = "gradients" if op.phase in _GRADIENT_PHASES else "activations"
+        label.update(dict.fromkeys((scratch_name(op.name, i) for i in range(len(op.scratch_bytes))), "scratch"))
+    return label

@@ -134,6 +134,21 @@ def try_plan(
     return _attempt_frugally(_inputs(graph, costs, solver, storage, options, progress), budget)
 
 
+def smallest_plan(
+    graph: TrainGraph,
+    costs: CostsByFunction,
+    *,
+    solver: str = "greedy",
+    storage: StorageCost | None = None,
+    options: SolverOptions | None = None,
+) -> Plan:
+    """A plan for the smallest memory budget that the solver is known to hold, tried; its budget is that number.
+
+    Raises `UsageError` for an unknown solver, or for a graph that the solver does not take.
+    """
+    return _smallest_plan(_inputs(graph, costs, solver, storage, options, silent), Budget())
+
+
 def least_bytes(
     graph: TrainGraph, costs: CostsByFunction, *, solver: str = "greedy", storage: StorageCost | None = None
 ) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
+
+from edgetrain.drawing.axes import Axis, span, ticks
 
 Point = tuple[float, float]
 
@@ -14,8 +15,6 @@ _PANEL_HEIGHT = 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 32, 40
 _COLORS = ("#1f6fb4", "#d9730d", "#2e8540", "#8b3fa0")  # told apart by colour-blind readers, and in grey
 _MOST_POINTS = 1400  # two for each pixel column that lines are drawn on
-_LEAST_RANGE = 1e-300  # below, the fifth of a range is no longer a normal number
-_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,25 +32,12 @@ class Panel:
     series: tuple[Series, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Axis:
-    """A linear map from values to pixels."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def pixel(self, value: float) -> float:
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
-
-
 def draw(panels: Sequence[Panel], *, x_label: str) -> str:
     """The panels below each other over one common x axis. The same input gives the same bytes."""
     height = _PANEL_HEIGHT * len(panels)
     xs = [x for panel in panels for series in panel.series for x, _ in series.points]
-    low, high = _span(xs)
-    x_axis = _Axis(low=low, high=high, start=_LEFT, end=_WIDTH - _RIGHT)
+    low, high = span(xs)
+    x_axis = Axis(low=low, high=high, start=_LEFT, end=_WIDTH - _RIGHT)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
         f'viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" font-size="12">',
@@ -62,10 +48,10 @@ def draw(panels: Sequence[Panel], *, x_label: str) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _draw_panel(panel: Panel, x_axis: _Axis, *, top: int, x_label: str) -> list[str]:
+def _draw_panel(panel: Panel, x_axis: Axis, *, top: int, x_label: str) -> list[str]:
     ys = [y for series in panel.series for _, y in series.points]
-    low, high = _span(ys)
-    y_axis = _Axis(low=low, high=high, start=top + _PANEL_HEIGHT - _BOTTOM, end=top + _TOP)
+    low, high = span(ys)
+    y_axis = Axis(low=low, high=high, start=top + _PANEL_HEIGHT - _BOTTOM, end=top + _TOP)
     parts = [f'<text x="{_LEFT}" y="{top + 20}" font-weight="bold">{escape(panel.title)}</text>']
     for value in ticks(low, high):
         y = y_axis.pixel(value)
@@ -86,7 +72,7 @@ def _draw_panel(panel: Panel, x_axis: _Axis, *, top: int, x_label: str) -> list[
     return parts
 
 
-def _draw_series(series: Series, x_axis: _Axis, y_axis: _Axis, color: str) -> list[str]:
+def _draw_series(series: Series, x_axis: Axis, y_axis: Axis, color: str) -> list[str]:
     pixels = [(x_axis.pixel(x), y_axis.pixel(y)) for x, y in thin(series.points, _MOST_POINTS)]
     parts = []
     if len(pixels) > 1:
@@ -111,25 +97,3 @@ def thin(points: Sequence[Point], most: int) -> list[Point]:
         lowest, highest = min(run, key=lambda p: p[1]), max(run, key=lambda p: p[1])
         kept += sorted({lowest, highest})
     return kept
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Round values within [low, high]: steps of 1, 2 or 5 times a power of ten, about five of them."""
-    rough = (high - low) / _TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
-    first = math.ceil(low / step)
-    # From integers, and rounded to the step's own digits: 3 * 0.1 must not be labelled 0.30000000000000004.
-    digits = max(0, 1 - math.floor(math.log10(step)))
-    return [round(number * step, digits) for number in range(first, math.floor(high / step) + 1)]
-
-
-def _span(values: Sequence[float]) -> tuple[float, float]:
-    """The range of an axis: never empty, since nothing can be drawn on a range of nothing."""
-    if not values:
-        return 0.0, 1.0
-    low, high = min(values), max(values)
-    if high - low > max(1e-9 * max(abs(low), abs(high)), _LEAST_RANGE):
-        return low, high
-    margin = abs(low) * 0.1 if abs(low) > _LEAST_RANGE else 0.5
-    return low - margin, high + margin

@@ -60,3 +60,26 @@ def test_a_model_needs_no_data_to_be_planned(command: Command, mlp: Path, tmp_pa
         "2-costs.json",
         "3-plan.json",
     ]
+
+
+def test_plan_draws_itself_and_sweeps_the_budget(command: Command, tmp_path: Path) -> None:
+    words = ("plan", "digits", "--budget", "800kB", "--sweep", "--html", "plan.html", "--png", "plan.png", "--json")
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    budgets = [point["budget_bytes"] for point in found["sweep"]]
+    assert budgets == sorted(budgets)
+    assert budgets[-1] == found["keep_all_bytes"]
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert page.count("<svg ") == 2
+    assert "budget 800kB" in page
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_in_a_folder_that_is_not_there_is_refused_before_anything_is_planned(
+    command: Command, tmp_path: Path
+) -> None:
+    done = command("plan", "digits", "--png", "no/plan.png", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no folder `no`" in done.stderr
+    assert "importing" not in done.stderr

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edgetrain.run.plot import Panel, Series, draw, thin, ticks
+from edgetrain.run.plot import Panel, Series, draw, thin
 
 SVG = "{http://www.w3.org/2000/svg}"
 finite = st.floats(-1e6, 1e6)
@@ -55,16 +55,3 @@ def test_thinning_keeps_order_and_extremes(drawn: list[tuple[float, float]], mos
     if drawn:
         ys, kept_ys = [y for _, y in drawn], [y for _, y in kept]
         assert (min(ys), max(ys)) == (min(kept_ys), max(kept_ys))
-
-
-@given(low=st.floats(-1e5, 1e5), width=st.floats(1e-3, 1e5))
-def test_ticks_lie_within_the_axis_and_are_few(low: float, width: float) -> None:
-    values = ticks(low, low + width)
-    slack = 1e-6 * width + 1e-9 * abs(low)
-    assert 1 <= len(values) <= 11
-    assert all(low - slack <= value <= low + width + slack for value in values)
-
-
-def test_ticks_are_round() -> None:
-    assert ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    assert ticks(3.0, 47.0) == [10.0, 20.0, 30.0, 40.0]
