@@ -139,7 +139,7 @@ def plan(
         job = pipeline.Job(recipe=recipe, target=load_target(target), budget=_budget(budget), solver=solver)
         job = pipeline.with_choice(job)
         compiled = pipeline.compile_stage(job, with_kernels=False)
-    return explain_plan(compiled.graph, pipeline.plan_stage(job, compiled))
+    return explain_plan(compiled.graph, pipeline.plan_or_ways_out(job, compiled))
 
 
 def override_texts(overrides: Mapping[str, object]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 
@@ -29,7 +30,7 @@ class EdgetrainError(Exception):
             lines.append(f"fix: {self.fix}")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, str | int]:
+    def to_json(self) -> dict[str, object]:
         """Plain data, so that an error crosses from the compiler's process to ours and keeps its type."""
         return {
             "error": type(self).__name__,
@@ -52,10 +53,35 @@ class UsageError(EdgetrainError):
     exit_code = 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayOut:
+    """One change that makes a plan fit, or is known not to; it was planned, not estimated."""
+
+    kind: str  # "budget", "batch" or "update"
+    text: str  # with its numbers, for a person
+    flags: str  # what to add to the command; empty where the change does not make it fit
+    memory_bytes: int | None  # the least budget that works with it, where that was computed
+
+    def to_text(self) -> str:
+        return f"{self.text}: `{self.flags}`" if self.flags else self.text
+
+
 class PlanInfeasibleError(EdgetrainError):
     """No plan fits the budget; the message names the smallest budget that does."""
 
     exit_code = 3
+    smallest_bytes: int | None = None  # that budget; None where time or energy is what does not suffice
+    ways_out: tuple[WayOut, ...] = ()
+
+    def with_ways_out(self, ways: Sequence[WayOut]) -> PlanInfeasibleError:
+        """The same error with these ways out as its fix."""
+        lines = "\n".join(f"  - {way.to_text()}" for way in ways)
+        error = PlanInfeasibleError(self.what, why=self.why, fix=f"add one of these to the command:\n{lines}")
+        error.smallest_bytes, error.ways_out = self.smallest_bytes, tuple(ways)
+        return error
+
+    def to_json(self) -> dict[str, object]:
+        return {**super().to_json(), "ways_out": [asdict(way) for way in self.ways_out]}
 
 
 class UnsupportedError(EdgetrainError):

@@ -18,7 +18,7 @@ from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
-from edgetrain.errors import DeviceError, UsageError
+from edgetrain.errors import DeviceError, PlanInfeasibleError, UsageError, WayOut
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.contribution import Contribution
 from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
@@ -26,10 +26,11 @@ from edgetrain.graph.update_report import UpdateReport, update_report
 from edgetrain.locate import user_cache_dir
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
-from edgetrain.plan.planner import make_plan, smallest_plan, try_plan
+from edgetrain.plan.planner import CostsByFunction, make_plan, smallest_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.plan.solvers.options import SolverOptions, silent
 from edgetrain.plan.sweep import SweepPoint, sweep
+from edgetrain.plan.ways_out import Variant, find_ways_out
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
 from edgetrain.program.cache import BuildCache
@@ -102,7 +103,7 @@ def fit(
     ) as opened:
         within = dataclasses.replace(budget, memory_bytes=opened.begin_with(budget.memory_bytes))
         job = dataclasses.replace(job, budget=within)
-        plan = plan_stage(job, compiled)
+        plan = plan_or_ways_out(job, compiled)
         program = program_stage(job, compiled, plan)
         report = execute(
             program,
@@ -151,6 +152,39 @@ def plan_stage(job: Job, compiled: Compiled) -> Plan:
         storage=storage_cost(job.target),
         options=SolverOptions(time_limit_s=job.planning_s),
         progress=job.progress or silent,
+    )
+
+
+def plan_or_ways_out(job: Job, compiled: Compiled) -> Plan:
+    """`plan_stage`; where no plan fits the memory, the error says what would: each way planned for this very model."""
+    try:
+        return plan_stage(job, compiled)
+    except PlanInfeasibleError as error:
+        if error.smallest_bytes is None:
+            raise
+        job.inform("nothing fits: looking for what would")
+        raise error.with_ways_out(_ways_out(job, error.smallest_bytes)) from None
+
+
+def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
+    recipe = job.recipe
+
+    def build(variant: Variant) -> tuple[graph_ir.TrainGraph, CostsByFunction]:
+        train = dataclasses.replace(recipe.train, batch=variant.batch, accumulate=variant.accumulate)
+        update = dataclasses.replace(recipe.update, mode=variant.update_mode)
+        changed = dataclasses.replace(job, recipe=dataclasses.replace(recipe, train=train, update=update))
+        graph = compile_stage(dataclasses.replace(changed, progress=None), with_kernels=False).graph
+        return graph, analytic_costs_by_function(graph, device_costs(job.target))
+
+    return find_ways_out(
+        Variant(batch=recipe.train.batch, accumulate=recipe.train.accumulate, update_mode=recipe.update.mode),
+        effective_budget(dataclasses.replace(job, notify=_silent)),
+        smallest_bytes,
+        build,
+        device=job.target.name,
+        device_bytes=job.target.memory_bytes,
+        solver=job.solver,
+        storage=storage_cost(job.target),
     )
 
 

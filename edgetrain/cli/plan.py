@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     with Stages(console) as stages:
         job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
         compiled = pipeline.compile_stage(job, with_kernels=False)
-        plan = None if arguments.compare else pipeline.plan_stage(job, compiled)
+        plan = None if arguments.compare else pipeline.plan_or_ways_out(job, compiled)
     if plan is None:
         return _compare(job, compiled, console)
     if arguments.dump is not None:

@@ -180,9 +180,9 @@ def draw_sweep(points: Sequence[SweepPoint], *, budget_bytes: int | None) -> Sce
     margin = 0.04 * max(xs[-1] - xs[0], 0.02 * xs[-1], 1)
     x = Axis(low=xs[0] - margin, high=xs[-1] + margin, start=_LEFT, end=_WIDTH - _RIGHT)
     least_s, least_j = points[-1].seconds or 1.0, points[-1].joules or 1.0
-    rows = [(p, p.seconds / least_s, p.joules / least_j) for p in points]
-    values = [value for _, *both in rows for value in both]
-    low, high = min(values), max(values)
+    times = [point.seconds / least_s for point in points]
+    energies = [point.joules / least_j for point in points]
+    low, high = min(*times, *energies), max(*times, *energies)
     spread = max(high - low, 0.02)
     y = Axis(low=low - 0.08 * spread, high=high + 0.12 * spread, start=_SWEEP_HEIGHT - _SWEEP_BOTTOM, end=_SWEEP_TOP)
     shapes: list[Shape] = [
@@ -195,12 +195,12 @@ def draw_sweep(points: Sequence[SweepPoint], *, budget_bytes: int | None) -> Sce
         at = x.pixel(budget_bytes)
         shapes.append(Line(points=((at, y.start), (at, y.end)), color=_BUDGET, width=1.5, is_dashed=True))
         shapes.append(Label(at=(at + 5, y.end + 10), text=f"budget {show_bytes(budget_bytes)}", color=_BUDGET))
-    for column, color in ((2, _ENERGY), (1, _TIME)):
-        line = tuple((x.pixel(row[0].budget_bytes), y.pixel(float(row[column]))) for row in rows)
+    for heights, color in ((energies, _ENERGY), (times, _TIME)):
+        line = tuple((x.pixel(at), y.pixel(height)) for at, height in zip(xs, heights, strict=True))
         shapes.append(Line(points=line, color=color, width=1.8))
         shapes += [
-            Dot(center=center, radius=3.5, color=color, title=_sweep_title(row[0]))
-            for center, row in zip(line, rows, strict=True)
+            Dot(center=center, radius=3.5, color=color, title=_sweep_title(point))
+            for center, point in zip(line, points, strict=True)
         ]
     return Scene(width=_WIDTH, height=_SWEEP_HEIGHT, shapes=tuple(shapes))
 

@@ -134,21 +134,6 @@ def try_plan(
     return _attempt_frugally(_inputs(graph, costs, solver, storage, options, progress), budget)
 
 
-def smallest_plan(
-    graph: TrainGraph,
-    costs: CostsByFunction,
-    *,
-    solver: str = "greedy",
-    storage: StorageCost | None = None,
-    options: SolverOptions | None = None,
-) -> Plan:
-    """A plan for the smallest memory budget that the solver is known to hold, tried; its budget is that number.
-
-    Raises `UsageError` for an unknown solver, or for a graph that the solver does not take.
-    """
-    return _smallest_plan(_inputs(graph, costs, solver, storage, options, silent), Budget())
-
-
 def least_bytes(
     graph: TrainGraph, costs: CostsByFunction, *, solver: str = "greedy", storage: StorageCost | None = None
 ) -> int:
@@ -366,12 +351,14 @@ def _does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> Pla
     why = _who_holds_what(explain(graph, smallest))
     if smallest.stored:
         why += f"; {len(smallest.stored)} parameters and states are in storage between their uses already"
-    return PlanInfeasibleError(
+    error = PlanInfeasibleError(
         f"no plan fits {asked}; the least possible is {least}",
         why=why,
         fix=f"give it more memory with `--budget {least}`, lower `train.batch=`, "
         "or train fewer tensors with `update.mode=head`",
     )
+    error.smallest_bytes = smallest.budget.memory_bytes
+    return error
 
 
 def _who_holds_what(explanation: Explanation) -> str:

@@ -46,7 +46,7 @@ def sweep(
     """
     options = options or SolverOptions()
     options = replace(options, time_limit_s=options.time_limit_s / points)
-    best = smallest_plan(graph, costs, solver=solver, storage=storage, options=options)
+    best = smallest_plan(graph, Budget(), costs, solver=solver, storage=storage, options=options)
     assert best.keep_all_bytes is not None  # the planner's own plans know it
     least, most = best.peak_bytes, best.keep_all_bytes
     yield _point(graph, best, least)

@@ -83,3 +83,17 @@ def test_a_picture_in_a_folder_that_is_not_there_is_refused_before_anything_is_p
     assert done.returncode == 2
     assert "no folder `no`" in done.stderr
     assert "importing" not in done.stderr
+
+
+def test_where_nothing_fits_each_way_out_can_be_added_to_the_command(command: Command, tmp_path: Path) -> None:
+    words = ("plan", "digits", "--budget", "600kB", "--json")
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 3
+    ways = json.loads(done.stdout)["ways_out"]
+    assert [way["kind"] for way in ways] == ["budget", "batch", "update"]
+    advised = [way for way in ways if way["flags"]]
+    assert any(way["kind"] == "batch" for way in advised)
+    for way in advised:
+        assert f"{way['text']}: `{way['flags']}`" in done.stderr
+        again = command(*words, *way["flags"].split(), cwd=tmp_path)
+        assert again.returncode == 0, again.stderr

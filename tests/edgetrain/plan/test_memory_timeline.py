@@ -23,7 +23,7 @@ def costs_of(graph: TrainGraph) -> CostsByFunction:
 @pytest.mark.parametrize("seed", range(10))
 def test_the_layers_of_each_moment_add_up_to_what_the_replay_has_in_memory(seed: int) -> None:
     graph = random_graph(seed, forward_ops=8)
-    plan = smallest_plan(graph, costs_of(graph))
+    plan = smallest_plan(graph, Budget(), costs_of(graph))
     moments = memory_timeline(graph, plan).moments
     schedule = plan.schedules["step"]
     live = replay_bytes(graph, schedule).memory_timeline
@@ -39,7 +39,7 @@ def test_the_layers_of_each_moment_add_up_to_what_the_replay_has_in_memory(seed:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_peak_is_the_one_that_the_explanation_names(seed: int) -> None:
     graph = random_graph(seed, forward_ops=8)
-    plan = smallest_plan(graph, costs_of(graph))
+    plan = smallest_plan(graph, Budget(), costs_of(graph))
     timeline, explanation = memory_timeline(graph, plan), explain(graph, plan)
     peak = timeline.moments[timeline.peak]
     assert peak.nbytes + explanation.fragmentation_bytes == plan.peak_bytes == timeline.arena_bytes
@@ -48,7 +48,7 @@ def test_the_peak_is_the_one_that_the_explanation_names(seed: int) -> None:
 
 def test_a_second_run_of_an_op_is_marked_as_such() -> None:
     graph = chain(12)
-    plan = smallest_plan(graph, costs_of(graph))
+    plan = smallest_plan(graph, Budget(), costs_of(graph))
     recomputed = [moment.name for moment in memory_timeline(graph, plan).moments if moment.kind == "recompute"]
     assert sorted(set(recomputed)) == sorted(name.partition("/")[2] for name in explain(graph, plan).recomputed)
     assert len(recomputed) == sum(explain(graph, plan).recomputed.values()) > 0

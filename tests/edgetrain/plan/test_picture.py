@@ -15,7 +15,7 @@ GRAPH = chain(12)
 
 
 def tight() -> MemoryTimeline:
-    return memory_timeline(GRAPH, smallest_plan(GRAPH, {"step": unit_costs(GRAPH)}))
+    return memory_timeline(GRAPH, smallest_plan(GRAPH, Budget(), {"step": unit_costs(GRAPH)}))
 
 
 def texts(scene: Scene) -> list[str]:
