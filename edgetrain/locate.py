@@ -1,4 +1,4 @@
-"""Where edgetrain's own files are: the data it ships, and the cache it may write.
+"""Where edgetrain's own files are: the data it ships, the cache it may write, and what the user keeps.
 
 The only module that reads the environment: everything else takes paths as arguments.
 """
@@ -43,6 +43,12 @@ def user_cache_dir(environment: Mapping[str, str] | None = None) -> Path:
     """
     base = Path((os.environ if environment is None else environment).get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "edgetrain"
+
+
+def user_config_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """For what the user keeps: `$XDG_CONFIG_HOME/edgetrain`, else `~/.config/edgetrain`; not created here."""
+    base = Path((os.environ if environment is None else environment).get("XDG_CONFIG_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".config") / "edgetrain"
 
 
 def shares_dir(environment: Mapping[str, str] | None = None) -> Path:

@@ -7,6 +7,7 @@ begins with `datasheet`, `measurement` or `assumption` (and `detected`, for what
 from __future__ import annotations
 
 import dataclasses
+import json
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any
 
 from edgetrain.errors import UsageError
 from edgetrain.host import HostFacts, read_host
-from edgetrain.locate import data_path
+from edgetrain.locate import data_path, user_config_dir
 from edgetrain.schema import close_to, is_numeric, read_table, setting
 from edgetrain.units import Bytes, Seconds, Watts
 
@@ -25,6 +26,7 @@ OPERATING_SYSTEMS = ("linux", "android", "bare-metal")
 ACCELERATORS = ("", "cuda")
 STORAGE_KINDS = ("sd-card", "nvme", "ufs", "disk", "host-memory")
 SOURCE_KINDS = ("datasheet", "measurement", "assumption")
+MEASURED_BY = "measurement: edgetrain targets calibrate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,14 @@ class Target:
         """Whether programs for it run on this machine."""
         return self.codegen.triple == ""
 
+    @property
+    def rates_basis(self) -> str:
+        """What the rate of arithmetic, and so every promised second, rests on: `measured on 2026-01-31`, `assumed`."""
+        source = self.sources.get("flops_per_s", "")
+        if source.startswith(MEASURED_BY):
+            return f"measured on {source.rpartition(' ')[2]}"
+        return {"measurement": "measured", "datasheet": "datasheet"}.get(source.partition(":")[0], "assumed")
+
 
 _TABLES: Mapping[str, type] = {"codegen": Codegen, "storage": Storage}
 
@@ -84,9 +94,19 @@ def list_targets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in data_path("targets").glob("*.toml")))
 
 
+def list_user_targets(folder: Path | None = None) -> tuple[str, ...]:
+    """The names of the profiles that the user keeps, sorted. One called as a shipped one takes its place."""
+    return tuple(sorted(path.stem for path in user_targets_dir(folder).glob("*.toml")))
+
+
+def user_targets_dir(folder: Path | None = None) -> Path:
+    return (folder or user_config_dir()) / "targets"
+
+
 def load_target(name_or_path: str | Path) -> Target:
     """The profile of that name, or in that file. `host` is completed with what this machine is.
 
+    A profile that the user keeps goes before a shipped one; where it is of this machine, it is completed as well.
     Raises `UsageError`: for an unknown name with the close ones, for a broken profile with all of its mistakes.
     """
     path = _find_target(name_or_path)
@@ -95,7 +115,8 @@ def load_target(name_or_path: str | Path) -> Target:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"target profile {path} is not valid TOML", why=str(error)) from error
     target = parse_target(data, name=path.stem, where=str(path))
-    return complete_host(target, read_host()) if str(name_or_path) == HOST else target
+    is_of_this_machine = str(name_or_path) == HOST or (target.is_host and path.parent == user_targets_dir())
+    return complete_host(target, read_host()) if is_of_this_machine else target
 
 
 def parse_target(data: Mapping[str, Any], *, name: str, where: str) -> Target:
@@ -133,6 +154,7 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
     codegen = target.codegen
     lanes = facts.isa.vector_bits * facts.cores / (codegen.vector_bits * codegen.cores)
     cores = facts.cores / codegen.cores
+    is_measured_here = lanes == cores == 1 and target.sources["flops_per_s"].startswith(MEASURED_BY)
     detected = {
         "memory_bytes": "detected: total memory, or the cgroup's limit where that is less",
         "flops_per_s": "detected: the profile's assumption per vector lane, times the lanes and cores found",
@@ -141,6 +163,8 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
         "codegen.vector_registers": "detected: CPU flags",
         "codegen.cores": "detected: affinity, or the cgroup's limit where that is less",
     }
+    if is_measured_here:
+        detected |= {key: target.sources[key] for key in ("flops_per_s", "memory_bytes_per_s")}
     return dataclasses.replace(
         target,
         memory_bytes=Bytes(facts.memory_bytes),
@@ -164,14 +188,41 @@ def _find_target(name_or_path: str | Path) -> Path:
         if not Path(text).is_file():
             raise UsageError(f"there is no target profile {text}", fix="check the path, or use a name from `targets`")
         return Path(text)
-    known = list_targets()
+    known = sorted({*list_targets(), *list_user_targets()})
     if text not in known:
         raise UsageError(
             f"there is no target `{text}`{close_to(text, known)}",
             why=f"the targets are {', '.join(known)}",
             fix="use one of them, or the path of a .toml profile",
         )
-    return data_path("targets", f"{text}.toml")
+    kept = user_targets_dir() / f"{text}.toml"
+    return kept if kept.is_file() else data_path("targets", f"{text}.toml")
+
+
+def to_toml(target: Target) -> str:
+    """A profile file that reads back as this target; what was detected is written down as measured."""
+    plain = dataclasses.asdict(target)
+    tables = {"": plain, **{table: plain.pop(table) for table in _TABLES}}
+    lines: list[str] = []
+    for table, values in tables.items():
+        if values is None:
+            continue
+        lines += ["", f"[{table}]"] if table else []
+        for key, value in values.items():
+            if key in ("name", "sources"):
+                continue
+            source = target.sources.get(f"{table}.{key}" if table else key)
+            lines.append(f"{key} = {_toml_value(value, source)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: object, source: str | None) -> str:
+    text = json.dumps(value)  # strings and numbers are written alike
+    if source is None:
+        return text
+    kind, _, rest = source.partition(":")
+    source = f"measurement: detected,{rest}" if kind == "detected" else source
+    return f"{{ value = {text}, source = {json.dumps(source, ensure_ascii=False)} }}"
 
 
 def _take_sources(

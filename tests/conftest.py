@@ -36,6 +36,7 @@ def build_cache(cache_home: Path) -> BuildCache:
 
 @pytest.fixture(scope="session")
 def command_environment(cache_home: Path) -> Mapping[str, str]:
-    """The environment of a command under test: this checkout, the session's cache, no terminal."""
+    """The environment of a command under test: this checkout, the session's cache, no profiles kept, no terminal."""
     paths = [str(_CHECKOUT), str(_CHECKOUT / "tuner"), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "XDG_CACHE_HOME": str(cache_home), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    homes = {"XDG_CACHE_HOME": str(cache_home), "XDG_CONFIG_HOME": str(cache_home / "config")}
+    return {**os.environ, **homes, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
