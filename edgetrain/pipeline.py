@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
+from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
@@ -73,6 +74,7 @@ class Job:
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
     adapt: bool = False  # follow what the system says about its memory
     share: Share | None = None  # one budget for several jobs
+    carbon: CarbonIntensity = WORLD_AVERAGE
     contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
     progress: Progress | None = None
     notify: Notify = _silent  # what changes how the result is to be read
@@ -115,6 +117,8 @@ def fit(
             budget_bytes=budget.memory_bytes,
             target=job.target.name,
             threads=job.threads or load_target(HOST).codegen.cores,
+            is_target_here=job.target.is_host,
+            carbon=job.carbon,
             callbacks=callbacks,
             resume=resume,
             ladder=ladder,

@@ -99,3 +99,11 @@ def show_joules(joules: float) -> str:
     if joules >= 1e-3:
         return f"{joules * 1e3:.3g} mJ"
     return f"{joules * 1e6:.3g} µJ"
+
+
+def show_grams(grams: float) -> str:
+    """A mass for people: `12 g`, `3.4 mg`, `56 µg`."""
+    for unit, size in (("kg", 1e3), ("g", 1.0), ("mg", 1e-3), ("µg", 1e-6)):
+        if grams >= size:
+            return f"{grams / size:.3g} {unit}"
+    return f"{grams * 1e9:.3g} ng"

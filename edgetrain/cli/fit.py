@@ -12,6 +12,7 @@ from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import (
     BUDGET,
+    CO2,
     DEADLINE,
     DEFAULT_RECIPE,
     DUMP,
@@ -26,6 +27,7 @@ from edgetrain.cli.request import (
     split_words,
 )
 from edgetrain.cli.stages import Stages
+from edgetrain.cost.carbon import WORLD_AVERAGE
 from edgetrain.errors import InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ def record_of(job: Job, *, target: str) -> JobRecord:
         memory_bytes=job.budget.memory_bytes,
         deadline_s=job.budget.deadline_s,
         energy_j=job.budget.energy_j,
+        co2_g_per_kwh=job.carbon.g_per_kwh if job.carbon != WORLD_AVERAGE else None,
         threads=job.threads,
         adapt=job.adapt,
         share=f"{job.share.name}={job.share.total_bytes}" if job.share is not None else None,
@@ -140,6 +143,7 @@ VERB = Verb(
         BUDGET,
         DEADLINE,
         ENERGY,
+        CO2,
         Flag(name="--out", metavar="DIR", parse=Path, help="the run folder; the first free of runs/NAME, runs/NAME-2"),
         Flag(name="--resume", help="go on from the checkpoint in --out, or of the newest run of that name"),
         Flag(name="--threads", metavar="N", parse=positive, help="threads to train with; all cores without it"),

@@ -13,6 +13,7 @@ from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import (
     BUDGET,
+    CO2,
     DEADLINE,
     DEFAULT_RECIPE,
     DUMP,
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return _compare(job, compiled, console)
     if arguments.dump is not None:
         pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
-    explanation = explain(compiled.graph, plan)
+    explanation = explain(compiled.graph, plan, carbon=job.carbon)
     points = _sweep(job, compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
     _draw(arguments, compiled, plan, points, text, console)
@@ -161,6 +162,7 @@ VERB = Verb(
         BUDGET,
         DEADLINE,
         ENERGY,
+        CO2,
         SOLVER,
         TIME_LIMIT,
         Flag(name="--compare", help="plan with every solver and print a table"),

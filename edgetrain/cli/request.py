@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgetrain.cli.command import Flag
 from edgetrain.cli.console import Console
+from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
 from edgetrain.units import parse_bytes, parse_joules, parse_seconds, show_bytes_both, show_joules, show_seconds
@@ -48,6 +49,12 @@ SOLVER = Flag(
 TIME_LIMIT = Flag(
     name="--time-limit", metavar="TIME", parse=parse_seconds, help="how long an exact solver may search: 30s (default)"
 )
+CO2 = Flag(
+    name="--co2",
+    metavar="G",
+    parse=parse_intensity,
+    help=f"grams of CO2 for each kWh of your electricity; {WORLD_AVERAGE.g_per_kwh:g} (world average) without it",
+)
 DUMP = Flag(name="--dump", metavar="DIR", parse=Path, help="write the output of every stage there")
 
 # key=value, where the key is words and dots: a path with a `=` in a folder's name has a `/` before it.
@@ -83,6 +90,13 @@ def recipe_of(source: str, overrides: Sequence[str], *, needs_data: bool) -> Rec
             )
         return recipe_for_model(source, overrides, needs_data=needs_data)
     return load_recipe(source, overrides)
+
+
+def _carbon_of(arguments: argparse.Namespace, stored: JobRecord | None) -> CarbonIntensity:
+    given: CarbonIntensity | None = getattr(arguments, "co2", None)
+    if given is None and stored is not None and stored.co2_g_per_kwh is not None:
+        return parse_intensity(f"{stored.co2_g_per_kwh}")
+    return given or WORLD_AVERAGE
 
 
 def job_of(
@@ -126,6 +140,7 @@ def job_of(
         planning_s=float(getattr(arguments, "time_limit", None) or Job.planning_s),
         threads=int(str(threads)) if threads is not None else None,
         progress=progress,
+        carbon=_carbon_of(arguments, stored),
         notify=console.warn,
         inform=console.say,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.plan.schedule import (
     ALIGNMENT_BYTES,
@@ -20,7 +21,7 @@ from edgetrain.plan.schedule import (
     replay,
     scratch_name,
 )
-from edgetrain.units import Joules, Seconds, show_bytes, show_bytes_both, show_joules, show_seconds
+from edgetrain.units import Joules, Seconds, show_bytes, show_bytes_both, show_grams, show_joules, show_seconds
 
 FORMAT = "edgetrain.explanation/1"
 
@@ -56,6 +57,8 @@ class Explanation:
     paged: tuple[str, ...]
     seconds: float
     joules: float
+    co2_g: float  # for those joules
+    co2_g_per_kwh: float
     slowdown: float | None  # modelled time of `step` against keeping everything
     keep_all_bytes: int | None
     stored: tuple[str, ...]  # persistent tensors that live in storage between their uses
@@ -91,7 +94,7 @@ class Explanation:
         return tuple(lines)
 
     def _work(self) -> tuple[str, ...]:
-        lines = [f"one step: {show_seconds(self.seconds)}, {show_joules(self.joules)} (modelled)"]
+        lines = [f"one step: {show_seconds(self.seconds)}, {show_joules(self.joules)} (modelled), {self._co2}"]
         if self.slowdown is not None and self.keep_all_bytes is not None:
             kept = show_bytes(self.keep_all_bytes)
             lines.append(f"slowdown: {self.slowdown:.2f}x against keeping everything, which needs {kept}")
@@ -101,6 +104,10 @@ class Explanation:
             lines.append(f"stored: {len(self.stored)} parameters and states live in storage between their uses")
         lines.append(f"solver: {self.solver}, {gap_text(self.gap, is_everything_kept=self._is_everything_kept)}")
         return tuple(lines)
+
+    @property
+    def _co2(self) -> str:
+        return f"{show_grams(self.co2_g)} CO2 at {self.co2_g_per_kwh:g} g/kWh"
 
     @property
     def _is_everything_kept(self) -> bool:
@@ -123,7 +130,7 @@ def gap_text(gap: float | None, *, is_everything_kept: bool = False) -> str:
     )
 
 
-def explain(graph: TrainGraph, plan: Plan) -> Explanation:
+def explain(graph: TrainGraph, plan: Plan, *, carbon: CarbonIntensity = WORLD_AVERAGE) -> Explanation:
     """Replays the plan and says who holds what when memory is fullest.
 
     Raises `InternalError` if the plan does not belong to the graph or is not valid.
@@ -154,6 +161,8 @@ def explain(graph: TrainGraph, plan: Plan) -> Explanation:
         paged=tuple(sorted({t for s in plan.schedules.values() for t in paged_tensors(s.steps)})),
         seconds=plan.seconds,
         joules=plan.joules,
+        co2_g=carbon.grams(plan.joules),
+        co2_g_per_kwh=carbon.g_per_kwh,
         slowdown=plan.seconds / plan.keep_all_seconds if plan.keep_all_seconds else None,
         keep_all_bytes=plan.keep_all_bytes,
         stored=plan.stored,

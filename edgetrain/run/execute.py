@@ -7,10 +7,11 @@ import json
 import logging
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import DeviceError
@@ -23,6 +24,7 @@ from edgetrain.program.compile import Compiled
 from edgetrain.recipes import Recipe
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
+from edgetrain.run.energy import EnergyMeter, find_sensor
 from edgetrain.run.evaluation import evaluate
 from edgetrain.run.exchange import hold_run
 from edgetrain.run.export import write_trained_onnx
@@ -35,7 +37,7 @@ from edgetrain.run.local import LocalEngine, planned_process_bytes
 from edgetrain.run.phase import Phase
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 from edgetrain.run.rehearsal import rehearse
-from edgetrain.run.report import RunReport, write_report
+from edgetrain.run.report import Energy, RunReport, write_report
 from edgetrain.run.settings import TrainSettings, loss_options_of
 from edgetrain.run.training import TrainOutcome, train
 
@@ -81,6 +83,8 @@ def execute(
     budget_bytes: int | None,
     target: str,
     threads: int,
+    is_target_here: bool = True,
+    carbon: CarbonIntensity = WORLD_AVERAGE,
     callbacks: Iterable[Callback] = (),
     resume: bool = False,
     ladder: Ladder | None = None,
@@ -119,8 +123,16 @@ def execute(
         peak_is_ours = reset_peak()
         with LocalEngine(program, threads=threads, page_directory=folder.path, reserve_bytes=reserve_bytes) as engine:
             governor = Governor(engine, beginning, limits)
-            outcome = train(
-                engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
+            with EnergyMeter(find_sensor()) as meter:
+                outcome = train(
+                    engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
+                )
+            energy = Energy.of(
+                steps=outcome.steps_taken,
+                modelled_j=plan.joules * recipe.train.accumulate * outcome.steps_taken,
+                meter=meter,
+                carbon=carbon,
+                is_target_here=is_target_here,
             )
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
             peak = peak_resident_bytes()
@@ -128,6 +140,7 @@ def execute(
             report = _report(
                 engine, compiled, recipe, outcome, test or {}, governor.phases(), plan, target, threads, process_peak
             )
+            report = replace(report, energy=energy)
             parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
             adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
             write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)

@@ -27,6 +27,7 @@ class JobRecord:
     memory_bytes: int | None = None
     deadline_s: float | None = None
     energy_j: float | None = None
+    co2_g_per_kwh: float | None = None  # None: the world's average
     threads: int | None = None
     adapt: bool = False
     share: str | None = None  # as --share was given

@@ -7,17 +7,61 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from edgetrain.cost.carbon import CarbonIntensity
 from edgetrain.run.checkpoint import Validation
 from edgetrain.run.durable import replaced_file
+from edgetrain.run.energy import EnergyMeter
 from edgetrain.run.phase import Phase
 from edgetrain.run.plot import Panel, Series, draw
-from edgetrain.units import show_bytes, show_seconds
+from edgetrain.units import show_bytes, show_grams, show_joules, show_seconds
 
 FORMAT = "edgetrain.report/1"
 REPORT = "report.json"
 PLOT = "plot.svg"
 
 Json = str | int | float | bool | None | list["Json"] | Mapping[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """What this session's steps used. The model counts what is above idle on the target, a sensor all it sees here.
+
+    CO2 is that of what was measured, where the target is this machine; else of what was modelled.
+    """
+
+    steps: int
+    modelled_j: float
+    measured_j: float | None = None  # None: this machine has no sensor that can be read
+    sensor: str | None = None
+    is_basis_measured: bool = False  # what `co2_g` is of
+    co2_g: float
+    co2_g_per_kwh: float
+    co2_source: str
+
+    @staticmethod
+    def of(
+        *, steps: int, modelled_j: float, meter: EnergyMeter, carbon: CarbonIntensity, is_target_here: bool
+    ) -> Energy:
+        measured_j = meter.joules
+        is_measured = measured_j is not None and is_target_here
+        return Energy(
+            steps=steps,
+            modelled_j=modelled_j,
+            measured_j=measured_j,
+            sensor=meter.sensor.name if meter.sensor is not None and measured_j is not None else None,
+            is_basis_measured=is_measured,
+            co2_g=carbon.grams(measured_j if is_measured and measured_j is not None else modelled_j),
+            co2_g_per_kwh=carbon.g_per_kwh,
+            co2_source=carbon.source,
+        )
+
+    def to_text(self) -> str:
+        parts = []
+        if self.measured_j is not None:
+            parts.append(f"{show_joules(self.measured_j)} measured ({self.sensor}, with validation and idle)")
+        parts.append(f"{show_joules(self.modelled_j)} modelled for {self.steps} steps, above idle")
+        co2 = f"{show_grams(self.co2_g)} CO2 of what is {'measured' if self.is_basis_measured else 'modelled'}"
+        return f"{', '.join(parts)}; {co2} at {self.co2_g_per_kwh:g} g/kWh ({self.co2_source})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +80,7 @@ class RunReport:
     solver: str | None = None  # who planned
     plan_gap: float | None = None  # how much cheaper a plan could be at most, as a share, where that is proven
     seconds_per_step: float | None
+    energy: Energy | None = None
     steps: int
     epochs: float
     ending: str
@@ -73,6 +118,7 @@ class RunReport:
             ("memory", self._memory_text()),
             *((("plans", self._phases_text()),) if len(self.phases) > 1 else ()),
             ("time", self._time_text()),
+            *((("energy", self.energy.to_text()),) if self.energy is not None else ()),
             ("loss", self._loss_text()),
             *((f"test {name.replace('_', ' ')}", f"{value:.4g}") for name, value in self.test.items()),
             ("trained", f"{self.steps} steps, {self.epochs:.3g} epochs ({self.ending}), seed {self.seed}"),

@@ -29,6 +29,7 @@ class TrainOutcome:
     ending: Ending
     epochs: float  # done, with the part of the last one
     seconds_per_step: float | None  # median over this session's steps; None when it had none left to do
+    steps_taken: int  # by this session
     checkpoint: Path
     holds_best: bool
 
@@ -85,6 +86,7 @@ def train(
         ending=ending,
         epochs=final.step / steps_per_epoch,
         seconds_per_step=session.seconds_per_step,
+        steps_taken=final.step - progress.step,
         checkpoint=out / NEWEST,
         holds_best=session.restore_best(),
     )

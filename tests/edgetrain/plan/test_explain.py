@@ -107,7 +107,7 @@ def test_the_text_is_one_screen() -> None:
         "  fragmentation        0B   0.0%\n"
         "  largest temporaries: `gradient` (backward) 2.048kB, `hidden` (forward) 1.024kB\n"
         "\n"
-        "one step: 4.0 s, 4 J (modelled)\n"
+        "one step: 4.0 s, 4 J (modelled), 526 µg CO2 at 473 g/kWh\n"
         "slowdown: 1.00x against keeping everything, which needs 4.288kB\n"
         "recomputed: 0 runs of 0 ops\n"
         "paged: 0 tensors\n"

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from edgetrain.cost.carbon import WORLD_AVERAGE
 from edgetrain.run.checkpoint import Validation
-from edgetrain.run.report import PLOT, RunReport, report_plot, write_report
+from edgetrain.run.energy import EnergyMeter, PowerMeter
+from edgetrain.run.report import PLOT, Energy, RunReport, report_plot, write_report
 
 REPORT = RunReport(
     planned_peak_bytes=95_000_000,
@@ -114,3 +116,36 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (path.read_bytes(), (tmp_path / PLOT).read_bytes()) == first
     assert json.loads(first[0])["seed"] == 5
     assert sorted(p.name for p in tmp_path.iterdir()) == ["plot.svg", "report.json"]
+
+
+def energy(*, joules: float | None, is_target_here: bool = True) -> Energy:
+    meter = EnergyMeter(PowerMeter("hwmon ina226", lambda: 1.0) if joules is not None else None)
+    meter.joules = joules
+    return Energy.of(steps=20, modelled_j=1800.0, meter=meter, carbon=WORLD_AVERAGE, is_target_here=is_target_here)
+
+
+def test_without_a_sensor_energy_is_called_modelled() -> None:
+    report = replace(REPORT, energy=energy(joules=None))
+    data = json.loads(report.to_json())["energy"]
+    assert (data["measured_j"], data["sensor"], data["is_basis_measured"]) == (None, None, False)
+    assert data["co2_g"] == pytest.approx(1800 / 3.6e6 * 473)
+    (line,) = (line for line in report.to_text().splitlines() if line.startswith("energy"))
+    assert "1.8 kJ modelled for 20 steps" in line
+    assert " J measured" not in line
+    assert f"236 mg CO2 of what is modelled at 473 g/kWh ({WORLD_AVERAGE.source})" in line
+
+
+def test_with_a_sensor_its_joules_come_first_and_co2_is_of_them() -> None:
+    found = energy(joules=7200.0)
+    assert found.co2_g == pytest.approx(7200 / 3.6e6 * 473)
+    assert found.to_text().startswith("7.2 kJ measured (hwmon ina226, with validation and idle), 1.8 kJ modelled")
+
+
+def test_a_sensor_of_this_machine_says_nothing_about_another_targets_emissions() -> None:
+    found = energy(joules=7200.0, is_target_here=False)
+    assert found.measured_j == 7200.0
+    assert found.co2_g == pytest.approx(1800 / 3.6e6 * 473)
+
+
+def test_a_report_without_energy_has_no_line_of_it() -> None:
+    assert "energy" not in REPORT.to_text()

@@ -421,7 +421,7 @@ def test_patience_ends_the_run_and_the_best_parameters_remain(tmp_path: Path) ->
     assert outcome.holds_best
     bits_of_best, _ = run(tmp_path / "short", replace(chosen, epochs=best + 1, patience_epochs=None))
     assert bits == bits_of_best
-    assert run(tmp_path, chosen, resume=True) == (bits, replace(outcome, seconds_per_step=None))
+    assert run(tmp_path, chosen, resume=True) == (bits, replace(outcome, seconds_per_step=None, steps_taken=0))
 
 
 def test_a_damaged_best_checkpoint_leaves_the_last_parameters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
