@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgetrain.cost.rates import KernelTime, Rates, fit_rates
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.pipeline import Job, codegen_of, compile_stage, plan_stage
-from edgetrain.program.build import build_program
+from edgetrain.pipeline import Job, compile_stage, profiling_engine
 from edgetrain.recipes import recipe_for_model
-from edgetrain.run.check import fill_synthetic
-from edgetrain.run.local import LocalEngine
 from edgetrain.run.profile import FunctionProfile, profile_function
 from edgetrain.run.storage_probe import StorageSpeed, probe_storage
-from edgetrain.targets import MEASURED_BY, Storage, Target
+from edgetrain.targets import MEASURED_BY, Target
 from edgetrain.units import Seconds, show_seconds
 
 # Convolutions, batch norms and one-dimensional series at sizes from within the caches to beyond them.
@@ -105,15 +101,8 @@ def measure_program(job: Job, model: str, batch: int) -> tuple[Sequence[KernelTi
     recipe = recipe_for_model(f"zoo:{model}", (f"train.batch={batch}",), needs_data=False)
     job = dataclasses.replace(job, recipe=recipe)
     compiled = compile_stage(job)
-    plan = plan_stage(job, compiled)
-    program = build_program(compiled, plan, codegen_of(job.target), cache=job.cache, profile=True)
-    threads = job.threads or job.target.codegen.cores
-    with (
-        tempfile.TemporaryDirectory(prefix="edgetrain-calibrate-") as pages,
-        LocalEngine(program, threads=threads, page_directory=Path(pages)) as engine,
-    ):
-        fill_synthetic(engine, program.graph, loss=recipe.train.loss, seed=0)
-        found = profile_function(engine, program.graph, "step", rounds=_ROUNDS)
+    with profiling_engine(job, compiled) as engine:
+        found = profile_function(engine, compiled.graph, "step", rounds=_ROUNDS)
     return kernel_times(compiled.graph, "step", found), found.call_s
 
 
@@ -131,11 +120,14 @@ def with_measured(target: Target, rates: Rates, storage: StorageSpeed | None, *,
     """The target with measured rates; what was not measured, energy above all, stays what it was."""
     source = f"{MEASURED_BY}, {today}"
     sources = {**target.sources, **dict.fromkeys(_MEASURED, source)}
-    found: Storage | None = target.storage
+    found = target.storage
     if target.storage is not None and storage is not None:
-        speeds = {"read_bytes_per_s": storage.read_bytes_per_s, "write_bytes_per_s": storage.write_bytes_per_s}
-        found = dataclasses.replace(target.storage, **speeds)
-        sources |= {f"storage.{key}": source for key in speeds}
+        found = dataclasses.replace(
+            target.storage,
+            read_bytes_per_s=storage.read_bytes_per_s,
+            write_bytes_per_s=storage.write_bytes_per_s,
+        )
+        sources |= {f"storage.{key}": source for key in ("read_bytes_per_s", "write_bytes_per_s")}
     return dataclasses.replace(
         target,
         name=name,

@@ -6,6 +6,7 @@ started from a dump alone. TVM is used inside `compile_graph` only, in another p
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
+from edgetrain.cost.measured import SecondsByFunction, measured_costs
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
@@ -40,12 +42,14 @@ from edgetrain.recipes import Recipe, UpdateSection
 from edgetrain.run.broker import Share
 from edgetrain.run.calibration import Calibration, scores_from_gradients
 from edgetrain.run.callbacks import Callback
+from edgetrain.run.check import fill_synthetic
 from edgetrain.run.execute import RunFolder, execute
 from edgetrain.run.feed import DatasetFeed
 from edgetrain.run.labels import with_fitting_labels
 from edgetrain.run.ladder import Ladder, Rung, ladder_budgets
 from edgetrain.run.limits import open_limits
 from edgetrain.run.local import LocalEngine
+from edgetrain.run.profile import profile
 from edgetrain.run.report import RunReport
 from edgetrain.run.settings import loss_options_of
 from edgetrain.targets import HOST, Target, load_target
@@ -75,6 +79,7 @@ class Job:
     adapt: bool = False  # follow what the system says about its memory
     share: Share | None = None  # one budget for several jobs
     carbon: CarbonIntensity = WORLD_AVERAGE
+    op_seconds: SecondsByFunction | None = None  # what each op takes, from `with_measured_times`
     contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
     progress: Progress | None = None
     notify: Notify = _silent  # what changes how the result is to be read
@@ -147,7 +152,7 @@ def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
 def plan_stage(job: Job, compiled: Compiled) -> Plan:
     """Which activations are kept, recomputed or paged, and where everything lies. Raises `PlanInfeasibleError`."""
     budget = effective_budget(job)
-    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
+    costs = costs_of(job, compiled.graph)
     return make_plan(
         compiled.graph,
         budget,
@@ -197,7 +202,7 @@ def compare_stage(job: Job, compiled: Compiled) -> Iterator[Comparison]:
     return compare_solvers(
         compiled.graph,
         effective_budget(job),
-        analytic_costs_by_function(compiled.graph, device_costs(job.target)),
+        costs_of(job, compiled.graph),
         storage=storage_cost(job.target),
         options=SolverOptions(time_limit_s=job.planning_s),
     )
@@ -207,7 +212,7 @@ def sweep_stage(job: Job, compiled: Compiled) -> Iterator[SweepPoint]:
     """What a step costs over the memory budget, smallest first."""
     return sweep(
         compiled.graph,
-        analytic_costs_by_function(compiled.graph, device_costs(job.target)),
+        costs_of(job, compiled.graph),
         solver=job.solver,
         storage=storage_cost(job.target),
         options=SolverOptions(time_limit_s=job.planning_s),
@@ -237,7 +242,7 @@ def ladder_stage(job: Job, compiled: Compiled) -> Ladder:
     """Plans from the smallest that works to the one that keeps everything, each compiled. Raises as `plan_stage`."""
     graph = compiled.graph
     budget = effective_budget(job)
-    costs = analytic_costs_by_function(graph, device_costs(job.target))
+    costs = costs_of(job, graph)
     storage, options = storage_cost(job.target), SolverOptions(time_limit_s=job.planning_s)
     least = smallest_plan(graph, budget, costs, solver=job.solver, storage=storage, options=options)
     plans = [least]
@@ -299,7 +304,7 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
 
 def report_update(job: Job, compiled: Compiled) -> UpdateReport:
     """What the update mode trains, and what that costs."""
-    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))["step"]
+    costs = costs_of(job, compiled.graph)["step"]
     seconds = {name: cost.seconds for name, cost in costs.items()}
     return update_report(compiled.graph, job.recipe.update.mode, compiled.facts["trained"], seconds)
 
@@ -358,6 +363,42 @@ def effective_budget(job: Job) -> Budget:
     return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
 
 
+def costs_of(job: Job, graph: graph_ir.TrainGraph) -> CostsByFunction:
+    """What each op costs: modelled from the target's profile, with measured times where the job has them."""
+    modelled = analytic_costs_by_function(graph, device_costs(job.target))
+    return measured_costs(modelled, job.op_seconds) if job.op_seconds is not None else modelled
+
+
+def require_here(job: Job) -> None:
+    """Raises `UsageError` unless the target is this machine: nothing else can be measured."""
+    if not job.target.is_host:
+        raise UsageError(
+            f"kernels for {job.target.name} cannot be measured here",
+            why="programs run on this machine only",
+            fix="leave --calibrate out, or plan for `--target host`",
+        )
+
+
+def with_measured_times(job: Job, compiled: Compiled) -> Job:
+    """The job planning with what each of its kernels takes on this machine."""
+    with profiling_engine(job, compiled) as engine:
+        return dataclasses.replace(job, op_seconds=profile(engine, compiled.graph))
+
+
+@contextlib.contextmanager
+def profiling_engine(job: Job, compiled: Compiled) -> Iterator[LocalEngine]:
+    """The program that keeps everything and counts each kernel's seconds, on made-up data. Needs `compiled` kernels."""
+    kept = plan_stage(dataclasses.replace(job, budget=NO_LIMIT), compiled)
+    program = build_program(compiled, kept, codegen_of(job.target), cache=job.cache, profile=True)
+    threads = job.threads or job.target.codegen.cores
+    with (
+        tempfile.TemporaryDirectory(prefix="edgetrain-calibrate-") as pages,
+        LocalEngine(program, threads=threads, page_directory=Path(pages)) as engine,
+    ):
+        fill_synthetic(engine, program.graph, loss=job.recipe.train.loss, seed=0)
+        yield engine
+
+
 def device_costs(target: Target) -> DeviceCosts:
     return DeviceCosts(
         flops_per_s=target.flops_per_s,
@@ -397,7 +438,7 @@ def dump_stages(
 ) -> None:
     """Writes every stage's output under its number and name."""
     folder.mkdir(parents=True, exist_ok=True)
-    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
+    costs = costs_of(job, compiled.graph)
     plain = {f: {op: dataclasses.asdict(c) for op, c in by_op.items()} for f, by_op in costs.items()}
     (folder / "1-graph.json").write_text(graph_ir.to_json(compiled.graph), encoding="utf-8")
     (folder / "2-costs.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,14 @@ def interruptible() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_kept_profiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the developer has calibrated must not decide what a test sees."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look."""
@@ -36,7 +44,6 @@ def build_cache(cache_home: Path) -> BuildCache:
 
 @pytest.fixture(scope="session")
 def command_environment(cache_home: Path) -> Mapping[str, str]:
-    """The environment of a command under test: this checkout, the session's cache, no profiles kept, no terminal."""
+    """The environment of a command under test: this checkout, the session's cache, no terminal."""
     paths = [str(_CHECKOUT), str(_CHECKOUT / "tuner"), os.environ.get("PYTHONPATH", "")]
-    homes = {"XDG_CACHE_HOME": str(cache_home), "XDG_CONFIG_HOME": str(cache_home / "config")}
-    return {**os.environ, **homes, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {**os.environ, "XDG_CACHE_HOME": str(cache_home), "PYTHONPATH": os.pathsep.join(filter(None, paths))}

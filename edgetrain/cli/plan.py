@@ -54,13 +54,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             raise UsageError(f"there is no folder `{path.parent}` for `{path.name}`", fix="make it, or name another")
     with Stages(console) as stages:
         job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
-        compiled = pipeline.compile_stage(job, with_kernels=False)
+        if arguments.calibrate:
+            pipeline.require_here(job)
+        compiled = pipeline.compile_stage(job, with_kernels=arguments.calibrate)
+        if arguments.calibrate:
+            job = pipeline.with_measured_times(job, compiled)
         plan = None if arguments.compare else pipeline.plan_or_ways_out(job, compiled)
     if plan is None:
         return _compare(job, compiled, console)
     if arguments.dump is not None:
         pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
-    explanation = explain(compiled.graph, plan, carbon=job.carbon)
+    explanation = explain(compiled.graph, plan, carbon=job.carbon, is_timed=arguments.calibrate)
     points = _sweep(job, compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
     _draw(arguments, compiled, plan, points, text, console)
@@ -166,6 +170,7 @@ VERB = Verb(
         SOLVER,
         TIME_LIMIT,
         Flag(name="--compare", help="plan with every solver and print a table"),
+        Flag(name="--calibrate", help="compile and time each kernel here first, and plan with that; host only"),
         Flag(name="--sweep", help="also plan for budgets from the smallest that works to keeping everything"),
         Flag(
             name="--png",

@@ -56,6 +56,7 @@ class Explanation:
     recomputed: Mapping[str, int]  # `function/op` -> runs beyond the first
     paged: tuple[str, ...]
     seconds: float
+    is_timed: bool  # whether the seconds are those of measured kernels; else they are modelled, as joules always are
     joules: float
     co2_g: float  # for those joules
     co2_g_per_kwh: float
@@ -94,7 +95,8 @@ class Explanation:
         return tuple(lines)
 
     def _work(self) -> tuple[str, ...]:
-        lines = [f"one step: {show_seconds(self.seconds)}, {show_joules(self.joules)} (modelled), {self._co2}"]
+        time = f"{show_seconds(self.seconds)}{' of measured kernels' if self.is_timed else ''}"
+        lines = [f"one step: {time}, {show_joules(self.joules)} (modelled), {self._co2}"]
         if self.slowdown is not None and self.keep_all_bytes is not None:
             kept = show_bytes(self.keep_all_bytes)
             lines.append(f"slowdown: {self.slowdown:.2f}x against keeping everything, which needs {kept}")
@@ -130,8 +132,10 @@ def gap_text(gap: float | None, *, is_everything_kept: bool = False) -> str:
     )
 
 
-def explain(graph: TrainGraph, plan: Plan, *, carbon: CarbonIntensity = WORLD_AVERAGE) -> Explanation:
-    """Replays the plan and says who holds what when memory is fullest.
+def explain(
+    graph: TrainGraph, plan: Plan, *, carbon: CarbonIntensity = WORLD_AVERAGE, is_timed: bool = False
+) -> Explanation:
+    """Replays the plan and says who holds what when memory is fullest. `is_timed`: it was made of measured times.
 
     Raises `InternalError` if the plan does not belong to the graph or is not valid.
     """
@@ -160,6 +164,7 @@ def explain(graph: TrainGraph, plan: Plan, *, carbon: CarbonIntensity = WORLD_AV
         recomputed=recomputed,
         paged=tuple(sorted({t for s in plan.schedules.values() for t in paged_tensors(s.steps)})),
         seconds=plan.seconds,
+        is_timed=is_timed,
         joules=plan.joules,
         co2_g=carbon.grams(plan.joules),
         co2_g_per_kwh=carbon.g_per_kwh,

@@ -97,3 +97,19 @@ def test_where_nothing_fits_each_way_out_can_be_added_to_the_command(command: Co
         assert f"{way['text']}: `{way['flags']}`" in done.stderr
         again = command(*words, *way["flags"].split(), cwd=tmp_path)
         assert again.returncode == 0, again.stderr
+
+
+def test_a_calibrated_plan_is_made_of_measured_times(command: Command, tmp_path: Path) -> None:
+    words = ("plan", "digits", "train.batch=4", "--json")
+    modelled, measured = (json.loads(command(*words, *more, cwd=tmp_path).stdout) for more in ((), ("--calibrate",)))
+    assert (modelled["is_timed"], measured["is_timed"]) == (False, True)
+    assert measured["seconds"] > 0
+    assert measured["seconds"] != modelled["seconds"]
+    assert measured["joules"] == modelled["joules"]
+
+
+def test_another_devices_kernels_are_not_measured_here(command: Command, tmp_path: Path) -> None:
+    done = command("plan", "digits", "train.batch=4", "--target", "jetson", "--calibrate", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "kernels for jetson cannot be measured here" in done.stderr
+    assert "compiling" not in done.stderr

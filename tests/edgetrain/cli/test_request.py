@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import job_of, recipe_of, split_words
+from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.recipes import Recipe, load_recipe
 from edgetrain.run.folders import JobRecord
@@ -81,6 +83,17 @@ def test_what_no_flag_says_is_as_stored() -> None:
     job = job_of(job_flags(), load_recipe("digits"), Console(quiet=True), stored=STORED)
     assert (job.target.name, job.solver, job.threads) == ("jetson", "keep-all", 1)
     assert (job.budget.memory_bytes, job.budget.deadline_s, job.budget.energy_j) == (5_000_000, 0.5, 2.0)
+
+
+def test_the_intensity_of_electricity_is_given_stored_or_the_worlds_average() -> None:
+    def intensity(given: CarbonIntensity | None, stored: JobRecord | None) -> float:
+        flags = job_flags(co2=given)
+        return job_of(flags, load_recipe("digits"), Console(quiet=True), stored=stored).carbon.g_per_kwh
+
+    kept = dataclasses.replace(STORED, co2_g_per_kwh=56.0)
+    assert intensity(None, None) == intensity(None, STORED) == WORLD_AVERAGE.g_per_kwh
+    assert intensity(None, kept) == 56.0
+    assert intensity(parse_intensity("12"), kept) == 12.0
 
 
 def test_a_flag_goes_before_what_is_stored() -> None:
