@@ -20,7 +20,8 @@ from edgetrain.units import Seconds, show_seconds
 PROGRAMS: tuple[tuple[str, int], ...] = (("digits-cnn", 32), ("voice-cnn", 16), ("watch-cnn", 32))
 # Measured as well but not fitted: what the rates are worth for a model they have not seen.
 CHECKED: tuple[str, int] = ("fashion-cnn", 16)
-_ROUNDS = 30
+_ROUNDS = 15
+_TURNS = 4  # of all programs; the quickest of each counts: other work on the machine comes and goes, and only adds
 _MEASURED = ("flops_per_s", "memory_bytes_per_s", "launch_s")
 
 
@@ -75,9 +76,12 @@ def calibrate(job: Job, *, name: str, today: str, folder: Path, inform: Callable
     Raises as compiling and running do.
     """
     measured: dict[str, tuple[Sequence[KernelTime], float]] = {}
-    for model, batch in (*PROGRAMS, CHECKED):
-        inform(f"measuring {model}")
-        measured[model] = measure_program(job, model, batch)
+    for turn in range(_TURNS):
+        for model, batch in (*PROGRAMS, CHECKED):
+            if turn == 0:
+                inform(f"measuring {model}")
+            found = measure_program(job, model, batch)
+            measured[model] = min(measured.get(model, found), found, key=lambda times: times[1])
     inform("measuring the disk")
     storage = probe_storage(folder) if job.target.storage is not None else None
     before = _rates_of(job.target)

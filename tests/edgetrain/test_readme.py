@@ -76,7 +76,7 @@ def test_a_command_in_the_pages_parses_with_the_verbs_own_flags(command: tuple[s
     if verb.name == "budget" and len(names) == 2:
         assert parse_bytes(names.pop()) > 0
     for name in names:
-        assert name in (*list_recipes(), "model.onnx", "mine.toml", _RUN), f"nothing is called `{name}`"
+        assert name in (*list_recipes(), "calibrate", "model.onnx", "mine.toml", _RUN), f"nothing is called `{name}`"
     if overrides:
         # A model of one's own starts from the defaults; any recipe knows the same keys.
         load_recipe(names[0] if names and names[0] in list_recipes() else "digits", overrides)
@@ -113,7 +113,7 @@ def test_the_cli_page_lists_every_verb_and_every_flag() -> None:
 def test_the_cli_page_lists_no_flag_that_does_not_exist() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     known = {flag.name for verb in VERBS.values() for flag in verb.all_flags} | {"--version"}
-    assert set(re.findall(r"`(--[a-z-]+)", text)) <= known
+    assert set(re.findall(r"`(--[a-z][a-z0-9-]*)", text)) <= known
 
 
 def test_the_cli_page_lists_the_exit_codes() -> None:
