@@ -181,7 +181,7 @@ def _convolution_cases(family: str, c: Convolution) -> Iterator[Case]:
     )
 
 
-def _product_cases(rows: int, columns: int, depth: int) -> Iterator[Case]:
+def product_cases(rows: int, columns: int, depth: int) -> Iterator[Case]:
     kinds: Mapping[str, tuple[Any, Callable[[Any, Any], Any]]] = {
         "nn": (matmul_nn, lambda a, b: a @ b),
         "nt": (matmul_nt, lambda a, b: a @ b.T),
@@ -206,7 +206,7 @@ def _product_cases(rows: int, columns: int, depth: int) -> Iterator[Case]:
 
 def all_cases() -> list[Case]:
     return [
-        *(case for sizes in PRODUCTS for case in _product_cases(*sizes)),
+        *(case for sizes in PRODUCTS for case in product_cases(*sizes)),
         *(case for c in CONVOLUTIONS for case in _convolution_cases("convolution", c)),
         *(case for c in DEPTHWISE for case in _convolution_cases("depthwise", c)),
     ]

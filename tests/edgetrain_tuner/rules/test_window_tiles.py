@@ -1,0 +1,73 @@
+"""Tiles cover all positions and fit the registers; what they copy stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tvm import te, topi
+
+from edgetrain.graph.gradients.convolution import conv2d_weight_gradient
+from edgetrain.graph.gradients.window import Window
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules.blocking import FLOAT_BYTES, LEAST_PANEL_BYTES, PANEL_SHARE
+from edgetrain_tuner.rules.contraction import find
+from edgetrain_tuner.rules.window_tiles import PLANE_BYTES, choose_tiling, plane_elements
+from edgetrain_tuner.rules.windows import Windowed, find_window
+
+MACHINES = {
+    "AVX-512": Features(vector_bits=512, vector_registers=32, cores=2),
+    "AVX2": Features(vector_bits=256, vector_registers=16, cores=4),
+    "NEON": Features(vector_bits=128, vector_registers=32, cores=4),
+}
+# Channels, size, taps, stride.
+GEOMETRIES = ((96, 112, 3, 2), (144, 56, 3, 1), (24, 31, 5, 1), (672, 14, 5, 2), (1152, 7, 5, 1), (8, 224, 7, 3))
+
+
+def _window(part: str, geometry: Sequence[int]) -> Windowed:
+    channels, size, taps, stride = geometry
+    outputs = (size + taps // 2 * 2 - taps) // stride + 1
+    x = te.placeholder((2, channels, size, size), name="x")
+    w = te.placeholder((channels, 1, taps, taps), name="w")
+    g = te.placeholder((2, channels, outputs, outputs), name="g")
+    inputs: tuple[Any, Any] = (x, w)
+    if part == "forward":
+        result = topi.nn.group_conv2d_nchw(x, w, stride, taps // 2, 1, channels)
+    else:
+        inputs = (x, g)
+        window = Window(strides=(stride, stride), pads=(taps // 2, taps // 2), dilation=(1, 1), groups=channels)
+        result = conv2d_weight_gradient(x, g, shape=(channels, 1, taps, taps), window=window)
+    contraction = find(te.create_prim_func([*inputs, result]))
+    assert contraction is not None
+    found = find_window(contraction)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("part", ["forward", "weight"])
+def test_tiles_cover_everything_and_fit(part: str, geometry: Sequence[int], machine: str) -> None:
+    window, features = _window(part, geometry), MACHINES[machine]
+    tiling = choose_tiling(window, features)
+    assert tiling is not None
+    tile, rows, columns = tiling.tile, window.rows, window.columns
+    assert (tiling.bands - 1) * tiling.band_tiles < tiling.row_tiles <= tiling.bands * tiling.band_tiles
+    assert (tiling.row_tiles - 1) * tile.rows < rows.position.extent <= tiling.row_tiles * tile.rows
+    assert (tiling.column_tiles - 1) * tile.width < columns.position.extent <= tiling.width
+    sums = tile.rows * tile.vectors if window.slides_over_result else tile.tap_rows * columns.tap.extent + tile.rows
+    assert sums < features.vector_registers
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("part", ["forward", "weight"])
+def test_a_plane_is_small_beside_its_tensor(part: str, geometry: Sequence[int]) -> None:
+    window = _window(part, geometry)
+    tiling = choose_tiling(window, MACHINES["AVX2"])
+    assert tiling is not None
+    channels, size, *_ = geometry
+    most = min(PLANE_BYTES, max(LEAST_PANEL_BYTES, 2 * channels * size * size * FLOAT_BYTES // PANEL_SHARE))
+    positions = tiling.band_tiles * tiling.tile.rows
+    plane_bytes = FLOAT_BYTES * plane_elements(window.rows, window.columns, positions, tiling.width)
+    assert plane_bytes <= most or tiling.band_tiles == 1
