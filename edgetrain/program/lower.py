@@ -18,7 +18,7 @@ from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import schedule
-from edgetrain_tuner.rules.packed_product import REGISTERS
+from edgetrain_tuner.rules.loops import REGISTERS
 
 log = logging.getLogger(__name__)
 

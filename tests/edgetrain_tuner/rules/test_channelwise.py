@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-import tvm
 import tvm_ffi
 from tvm import te, tirx, topi
 
@@ -14,13 +12,13 @@ from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_w
 from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import channelwise, generic, schedule, window_tiles
+from tests.edgetrain_tuner.rules.unscheduled import assert_computes_the_same, written
 
 pytestmark = pytest.mark.compile
 
 WIDE = Features(vector_bits=512, vector_registers=32, cores=2)
 MIDDLE = Features(vector_bits=256, vector_registers=16, cores=2)
 NARROW = Features(vector_bits=128, vector_registers=32, cores=1)
-TOLERANCE = 2e-5  # of the largest element: sums in another order
 PARTS = ("forward", "data", "weight")
 
 
@@ -58,26 +56,6 @@ def _depthwise(
     return te.create_prim_func([x, gradient, result])
 
 
-def _run(function: Any, arrays: list[Any]) -> Any:
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    compiled = tvm.compile(module, target={"kind": "llvm"})
-    shape = tuple(int(extent) for extent in function.params[-1].ty.shape)
-    # Not zeros: an element that nobody writes must show.
-    tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.full(shape, np.nan, np.float32))]
-    compiled["main"](*tensors)
-    return tensors[-1].numpy()
-
-
-def _assert_computes_the_same(function: Any, features: Features) -> None:
-    random = np.random.default_rng(3)
-    shapes = [tuple(int(extent) for extent in p.ty.shape) for p in function.params[:-1]]
-    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
-    rewritten = channelwise.apply(function, features)
-    assert rewritten is not None
-    expected = _run(function, arrays)
-    np.testing.assert_allclose(_run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
-
-
 @pytest.mark.parametrize("features", [WIDE, MIDDLE, NARROW], ids=["wide", "middle", "narrow"])
 @pytest.mark.parametrize("geometry", [(14, 3, 1), (13, 3, 2), (7, 5, 1), (29, 5, 2), (23, 7, 3), (19, 7, 1)], ids=str)
 @pytest.mark.parametrize("part", PARTS)
@@ -85,33 +63,39 @@ def test_a_depthwise_convolution_and_its_gradients(
     part: str, geometry: tuple[int, int, int], features: Features
 ) -> None:
     size, taps, stride = geometry
-    _assert_computes_the_same(_depthwise(part, (2, 5, size, size), (taps, taps), stride=stride), features)
+    assert_computes_the_same(
+        _depthwise(part, (2, 5, size, size), (taps, taps), stride=stride), channelwise.write, features
+    )
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("part", PARTS)
 def test_rows_and_columns_differ(part: str, stride: int) -> None:
-    _assert_computes_the_same(_depthwise(part, (3, 4, 11, 26), (5, 3), stride=stride, pads=(1, 2)), MIDDLE)
+    assert_computes_the_same(
+        _depthwise(part, (3, 4, 11, 26), (5, 3), stride=stride, pads=(1, 2)), channelwise.write, MIDDLE
+    )
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_without_padding_nothing_is_outside(part: str) -> None:
-    _assert_computes_the_same(_depthwise(part, (2, 6, 17, 18), (3, 3), pads=(0, 0)), MIDDLE)
+    assert_computes_the_same(_depthwise(part, (2, 6, 17, 18), (3, 3), pads=(0, 0)), channelwise.write, MIDDLE)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_taps_may_lie_apart(part: str) -> None:
-    _assert_computes_the_same(_depthwise(part, (2, 3, 15, 16), (3, 3), pads=(2, 2), dilation=2), MIDDLE)
+    assert_computes_the_same(
+        _depthwise(part, (2, 3, 15, 16), (3, 3), pads=(2, 2), dilation=2), channelwise.write, MIDDLE
+    )
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("part", PARTS)
 def test_a_map_that_no_cache_holds_comes_in_bands(part: str, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     function = _depthwise(part, (2, 3, 31, 20), (3, 3), stride=stride)
-    whole = channelwise.apply(function, MIDDLE)
+    whole = written(function, channelwise.write, MIDDLE)
     monkeypatch.setattr(window_tiles, "PLANE_BYTES", 1024)
-    assert _plane_elements(channelwise.apply(function, MIDDLE)) < _plane_elements(whole)
-    _assert_computes_the_same(function, MIDDLE)
+    assert _plane_elements(written(function, channelwise.write, MIDDLE)) < _plane_elements(whole)
+    assert_computes_the_same(function, channelwise.write, MIDDLE)
 
 
 def _plane_elements(function: Any) -> int:
@@ -126,11 +110,11 @@ def test_one_row_of_each_channel() -> None:
     padded = topi.nn.pad(x, (0, 0, 2), (0, 0, 1))
     k = te.reduce_axis((0, 4), "k")
     result = te.compute((3, 5, 37), lambda n, c, t: te.sum(padded[n, c, t + k] * w[c, k], axis=k))
-    _assert_computes_the_same(te.create_prim_func([x, w, result]), MIDDLE)
+    assert_computes_the_same(te.create_prim_func([x, w, result]), channelwise.write, MIDDLE)
 
 
 def test_several_filters_for_a_channel() -> None:
-    _assert_computes_the_same(_depthwise("forward", (2, 3, 12, 12), (3, 3), multiplier=2), MIDDLE)
+    assert_computes_the_same(_depthwise("forward", (2, 3, 12, 12), (3, 3), multiplier=2), channelwise.write, MIDDLE)
 
 
 @pytest.mark.parametrize("behind", ["a maximum", "a call", "a choice"])
@@ -147,7 +131,7 @@ def test_what_stands_before_and_behind_it_is_computed_on_the_way(stride: int, be
         "a choice": lambda: topi.where(topi.greater(shifted, topi.full_like(shifted, 0.5)), shifted, topi.exp(shifted)),
     }
     result = results[behind]()
-    _assert_computes_the_same(te.create_prim_func([x, w, bias, result]), MIDDLE)
+    assert_computes_the_same(te.create_prim_func([x, w, bias, result]), channelwise.write, MIDDLE)
 
 
 def test_an_update_behind_the_weight_gradient() -> None:
@@ -156,14 +140,14 @@ def test_an_update_behind_the_weight_gradient() -> None:
     window = Window(strides=(1, 1), pads=(1, 1), dilation=(1, 1), groups=6)
     gradient = conv2d_weight_gradient(x, g, shape=(6, 1, 3, 3), window=window)
     updated = te.compute(w.shape, lambda *at: w[at] - 0.1 * gradient[at], name="updated")
-    _assert_computes_the_same(te.create_prim_func([x, g, w, updated]), MIDDLE)
+    assert_computes_the_same(te.create_prim_func([x, g, w, updated]), channelwise.write, MIDDLE)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_rule_is_asked_before_the_generic_one(part: str) -> None:
     function = _depthwise(part, (2, 16, 28, 28), (3, 3))
     chosen, general = schedule(function, MIDDLE), generic.apply(function, MIDDLE)
-    assert str(chosen) == str(channelwise.apply(function, MIDDLE)) != str(general)
+    assert str(chosen) == str(written(function, channelwise.write, MIDDLE)) != str(general)
 
 
 @pytest.mark.parametrize("case", ["elementwise", "a sum", "a matrix product", "several channels at once"])
@@ -178,9 +162,10 @@ def test_another_kernel_is_left_to_other_rules(case: str) -> None:
         "several channels at once": lambda: topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 4),
     }
     function = te.create_prim_func([x, *([y] if "product" in case else [w] if "once" in case else []), results[case]()])
-    assert channelwise.apply(function, WIDE) is None
+    assert written(function, channelwise.write, WIDE) is None
 
 
 def test_a_scalar_machine_keeps_its_memory() -> None:
     scalar = Features(vector_bits=32, vector_registers=16, cores=1)
-    assert channelwise.apply(_depthwise("forward", (2, 16, 28, 28), (3, 3)), scalar) is None
+    function = _depthwise("forward", (2, 16, 28, 28), (3, 3))
+    assert str(schedule(function, scalar)) == str(generic.apply(function, scalar))

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-import tvm
 from tvm import te, tirx, topi
 
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import blocking, packed_product
+from edgetrain_tuner.rules import blocking, generic, packed_product, schedule
 from edgetrain_tuner.rules.contraction import extent_of, find
+from tests.edgetrain_tuner.rules.unscheduled import assert_computes_the_same, written
 
 pytestmark = pytest.mark.compile
 
 WIDE = Features(vector_bits=256, vector_registers=16, cores=2)
 NARROW = Features(vector_bits=128, vector_registers=32, cores=1)
-TOLERANCE = 2e-5  # of the largest element: sums in another order
 
 
 @pytest.fixture(autouse=True)
@@ -64,36 +62,16 @@ def _convolution(part: str, batch: int, channels: int, size: int, filters: int, 
     return te.create_prim_func([data, gradient, result])
 
 
-def _run(function: Any, arrays: list[Any]) -> Any:
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    compiled = tvm.compile(module, target={"kind": "llvm"})
-    shape = tuple(int(extent) for extent in function.params[-1].ty.shape)
-    # Not zeros: an element that nobody writes must show.
-    tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.full(shape, np.nan, np.float32))]
-    compiled["main"](*tensors)
-    return tensors[-1].numpy()
-
-
-def _assert_computes_the_same(function: Any, features: Features) -> None:
-    random = np.random.default_rng(3)
-    shapes = [tuple(int(extent) for extent in p.ty.shape) for p in function.params[:-1]]
-    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
-    rewritten = packed_product.apply(function, features)
-    assert rewritten is not None
-    expected = _run(function, arrays)
-    np.testing.assert_allclose(_run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
-
-
 @pytest.mark.parametrize("features", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("sizes", [(64, 48, 32), (31, 37, 29), (5, 17, 4), (2, 200, 7), (130, 9, 300)])
 @pytest.mark.parametrize("kind", ["nn", "nt", "tn", "tt"])
 def test_a_matrix_product_of_any_size(kind: str, sizes: tuple[int, int, int], features: Features) -> None:
-    _assert_computes_the_same(_product(kind, *sizes), features)
+    assert_computes_the_same(_product(kind, *sizes), packed_product.write, features)
 
 
 @pytest.mark.parametrize("depth", [24, 1500], ids=["in one part", "in several parts"])
 def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
-    _assert_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), WIDE)
+    assert_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), packed_product.write, WIDE)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +88,7 @@ def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
 )
 @pytest.mark.parametrize("part", ["forward", "data", "weight"])
 def test_a_convolution_and_its_gradients(part: str, geometry: tuple[int, int, int, int, int, int]) -> None:
-    _assert_computes_the_same(_convolution(part, *geometry), WIDE)
+    assert_computes_the_same(_convolution(part, *geometry), packed_product.write, WIDE)
 
 
 def test_a_strided_data_gradient_multiplies_no_more_than_the_forward_pass() -> None:
@@ -136,9 +114,10 @@ def test_another_kernel_is_left_to_other_rules(case: str) -> None:
         ),
     }
     inputs = [x, w] if case == "a channel by itself" else [x]
-    assert packed_product.apply(te.create_prim_func([*inputs, results[case]()]), WIDE) is None
+    assert written(te.create_prim_func([*inputs, results[case]()]), packed_product.write, WIDE) is None
 
 
 def test_a_scalar_machine_keeps_its_memory() -> None:
     scalar = Features(vector_bits=32, vector_registers=16, cores=1)
-    assert packed_product.apply(_product("nn", 64, 64, 64), scalar) is None
+    function = _product("nn", 64, 64, 64)
+    assert str(schedule(function, scalar)) == str(generic.apply(function, scalar))

@@ -1,7 +1,7 @@
-"""Schedule rules, in the order they are asked: `apply(function, features) -> scheduled function or None`.
+"""Schedule rules: `apply(function, features) -> scheduled function or None`.
 
-The first answer wins; the generic rule answers always. A faster rule for a kernel family is one more file here and
-one more entry in `RULES`.
+The first answer wins; the generic rule answers always. Rules for contractions are asked first, after one analysis of
+the kernel. A faster rule for a kernel family is one more file here and one more entry in a table.
 """
 
 from __future__ import annotations
@@ -11,16 +11,25 @@ from typing import Any
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import channelwise, generic, packed_product
+from edgetrain_tuner.rules.contraction import MINIMUM_LANES, Contraction, find
 
 ScheduleRule = Callable[[Any, Features], Any]
+ContractionRule = Callable[[Contraction, Features], Any]
 
-RULES: tuple[ScheduleRule, ...] = (packed_product.apply, channelwise.apply, generic.apply)
+CONTRACTION_RULES: tuple[ContractionRule, ...] = (packed_product.write, channelwise.write)
+RULES: tuple[ScheduleRule, ...] = (generic.apply,)
 
 
 def schedule(function: Any, features: Features) -> Any:
     """The scheduled PrimFunc from the first rule that knows `function`."""
-    for rule in RULES:
-        scheduled = rule(function, features)
+    contraction = find(function) if features.lanes >= MINIMUM_LANES else None
+    if contraction is not None:
+        for write in CONTRACTION_RULES:
+            written = write(contraction, features)
+            if written is not None:
+                return written
+    for apply in RULES:
+        scheduled = apply(function, features)
         if scheduled is not None:
             return scheduled
     return function

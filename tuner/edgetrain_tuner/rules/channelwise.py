@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.contraction import find
-from edgetrain_tuner.rules.packed_product import MINIMUM_LANES
+from edgetrain_tuner.rules.contraction import Contraction
 from edgetrain_tuner.rules.sliding import Sliding
 from edgetrain_tuner.rules.window_result import Limits, SlideOverResult
 from edgetrain_tuner.rules.window_sums import SlideOverSums
@@ -24,12 +23,9 @@ from edgetrain_tuner.rules.windows import find_window
 MINIMUM_MULTIPLY_ADDS = 1 << 14  # below, copying costs more than it brings
 
 
-def apply(function: Any, features: Features) -> Any | None:
+def write(contraction: Contraction, features: Features) -> Any | None:
     """The kernel with its loops written out, or None if no window slides over channels, or over too little of them."""
-    if features.lanes < MINIMUM_LANES:
-        return None
-    contraction = find(function)
-    if contraction is None or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
+    if contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
         return None
     window = find_window(contraction)
     tiling = choose_tiling(window, features) if window is not None else None

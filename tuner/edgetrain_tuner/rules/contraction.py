@@ -20,6 +20,7 @@ from tvm.ir import Call, TensorLoad
 
 from edgetrain_tuner.rules.inlining import inline_all
 
+MINIMUM_LANES = 4  # in a narrower register there is nothing to gain from writing a contraction out
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 _CHOICE = "if_then_else"
 _STRIDES = (2, 3, 4)

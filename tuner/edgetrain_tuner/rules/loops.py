@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
+REGISTERS = "local"  # the scope of buffers that a code generator must keep in registers or on the stack
 SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
 VECTORIZED, UNROLLED = tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED
 

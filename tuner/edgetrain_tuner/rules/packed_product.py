@@ -19,8 +19,9 @@ from tvm import tirx
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import Blocking, choose_blocking
-from edgetrain_tuner.rules.contraction import Contraction, extent_of, find, is_contiguous, replaced, values_of
+from edgetrain_tuner.rules.contraction import Contraction, extent_of, is_contiguous, replaced, values_of
 from edgetrain_tuner.rules.loops import (
+    REGISTERS,
     UNROLLED,
     VECTORIZED,
     Loops,
@@ -33,20 +34,15 @@ from edgetrain_tuner.rules.loops import (
 )
 
 MINIMUM_MULTIPLY_ADDS = 1 << 16  # below, copying a panel costs more than it brings
-MINIMUM_LANES = 4
 MINIMUM_DEPTH = 4
-REGISTERS = "local"  # the scope of buffers that a code generator must keep in registers or on the stack
 
 Values = Mapping[Any, Any]
 _ZERO = tirx.FloatImm("float32", 0.0)
 
 
-def apply(function: Any, features: Features) -> Any | None:
-    """The kernel with its loops written out, or None if it is no contraction, or too small a one."""
-    if features.lanes < MINIMUM_LANES:
-        return None
-    contraction = find(function)
-    if contraction is None or not contraction.i or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
+def write(contraction: Contraction, features: Features) -> Any | None:
+    """The kernel with its loops written out, or None if no panel would be used twice, or the kernel is too small."""
+    if not contraction.i or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
         return None
     if extent_of(contraction.j) * 2 < features.lanes or extent_of(contraction.k) < MINIMUM_DEPTH:
         return None

@@ -11,8 +11,7 @@ import tvm
 from tvm import tirx
 
 from edgetrain_tuner.rules.contraction import Limit, replaced, uses, values_of
-from edgetrain_tuner.rules.loops import digits_of, sequence, when
-from edgetrain_tuner.rules.packed_product import REGISTERS
+from edgetrain_tuner.rules.loops import REGISTERS, digits_of, sequence, when
 from edgetrain_tuner.rules.sliding import Sliding
 from edgetrain_tuner.rules.windows import Coordinate, Windowed
 

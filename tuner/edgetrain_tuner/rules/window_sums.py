@@ -9,8 +9,7 @@ from typing import Any
 from tvm import tirx
 
 from edgetrain_tuner.rules.contraction import replaced, values_of
-from edgetrain_tuner.rules.loops import digits_of, sequence
-from edgetrain_tuner.rules.packed_product import REGISTERS
+from edgetrain_tuner.rules.loops import REGISTERS, digits_of, sequence
 from edgetrain_tuner.rules.planes import Plane
 from edgetrain_tuner.rules.sliding import Sliding
 from edgetrain_tuner.rules.windows import Coordinate
