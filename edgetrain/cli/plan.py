@@ -32,6 +32,7 @@ from edgetrain.errors import DataError, UsageError
 from edgetrain.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
+    from edgetrain.drawing.scene import Scene
     from edgetrain.pipeline import Job
     from edgetrain.plan.schedule import Plan
     from edgetrain.plan.sweep import SweepPoint
@@ -61,13 +62,13 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             job = pipeline.with_measured_times(job, compiled)
         plan = None if arguments.compare else pipeline.plan_or_ways_out(job, compiled)
     if plan is None:
-        return _compare(job, compiled, console)
+        return _compare(arguments, job, compiled, console)
     if arguments.dump is not None:
         pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
     explanation = explain(compiled.graph, plan, carbon=job.carbon, is_timed=arguments.calibrate)
     points = _sweep(job, compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
-    _draw(arguments, compiled, plan, points, text, console)
+    _draw_plan(arguments, compiled, plan, points, text, console)
     if not console.as_json:
         console.data(text)
         return 0
@@ -86,7 +87,7 @@ def _sweep(job: Job, compiled: Compiled, console: Console) -> Sequence[SweepPoin
     return points
 
 
-def _draw(
+def _draw_plan(
     arguments: argparse.Namespace,
     compiled: Compiled,
     plan: Plan,
@@ -94,12 +95,8 @@ def _draw(
     text: str,
     console: Console,
 ) -> None:
-    """Writes the pictures that were asked for."""
     if arguments.png is None and arguments.html is None:
         return
-    from edgetrain.drawing.page import to_html
-    from edgetrain.drawing.raster import to_png
-    from edgetrain.drawing.scene import below
     from edgetrain.plan.memory_timeline import memory_timeline
     from edgetrain.plan.picture import draw_sweep, draw_timeline
 
@@ -107,6 +104,17 @@ def _draw(
     scenes = [draw_timeline(memory_timeline(compiled.graph, plan), title=title)]
     if points:
         scenes.append(draw_sweep(points, budget_bytes=plan.budget.memory_bytes))
+    _write_pictures(arguments, title, scenes, text, console)
+
+
+def _write_pictures(
+    arguments: argparse.Namespace, title: str, scenes: Sequence[Scene], text: str, console: Console
+) -> None:
+    """Writes the pictures that were asked for."""
+    from edgetrain.drawing.page import to_html
+    from edgetrain.drawing.raster import to_png
+    from edgetrain.drawing.scene import below
+
     if arguments.html is not None:
         arguments.html.write_text(to_html(title, scenes, text), encoding="utf-8")
         console.say(f"drew {arguments.html}")
@@ -115,14 +123,17 @@ def _draw(
         console.say(f"drew {arguments.png}")
 
 
-def _compare(job: Job, compiled: Compiled, console: Console) -> int:
+def _compare(arguments: argparse.Namespace, job: Job, compiled: Compiled, console: Console) -> int:
     from edgetrain import pipeline
     from edgetrain.plan.compare import comparison_text
+    from edgetrain.plan.comparison_picture import draw_comparison
 
     rows = []
     for row in pipeline.compare_stage(job, compiled):
         console.say(f"{row.solver}: {show_seconds(row.planning_s)}")
         rows.append(row)
+    title = f"one training step by solver: {compiled.graph.name}"
+    _write_pictures(arguments, title, [draw_comparison(rows, title=title)], comparison_text(rows), console)
     as_json = json.dumps([row.to_json() for row in rows], indent=1) + "\n"
     console.data(as_json if console.as_json else comparison_text(rows))
     return 0
@@ -176,7 +187,7 @@ VERB = Verb(
             name="--png",
             metavar="FILE",
             parse=Path,
-            help="draw memory over the step there, and the sweep; needs `pip install 'edgetrain[plot]'`",
+            help="draw memory over the step, and the sweep or the comparison; needs `pip install 'edgetrain[plot]'`",
         ),
         Flag(name="--html", metavar="FILE", parse=Path, help="the same as a web page: point at it to read it"),
         Flag(
