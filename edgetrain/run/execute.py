@@ -119,11 +119,12 @@ def execute(
             dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
         )
         rehearse(program.manifest, feed, settings)
+        meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
         baseline = resident_bytes()
         peak_is_ours = reset_peak()
         with LocalEngine(program, threads=threads, page_directory=folder.path, reserve_bytes=reserve_bytes) as engine:
             governor = Governor(engine, beginning, limits)
-            with EnergyMeter(find_sensor()) as meter:
+            with meter:
                 outcome = train(
                     engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
                 )
