@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 
 from edgetrain.errors import DeviceError, InternalError
@@ -126,17 +127,26 @@ def _no_memory(nbytes: int) -> DeviceError:
 
 def _mapped_bytes_in_use(start: int) -> int:
     """Resident plus swapped-out bytes of the mapping that begins at address `start`."""
+    # Line by line: the whole text is larger than a small program's arena, and would count as its memory.
     try:
-        lines = _SMAPS.read_text().splitlines()
+        with _SMAPS.open() as lines:
+            return _resident_bytes_after(_header_of(start), lines)
     except OSError as error:
         raise DeviceError("memory cannot be measured on this system", why=str(error)) from error
-    # Header lines (`7f00-7f01 rw-p ...`) begin with an address, padded to eight digits; the mapping's fields follow.
-    headers = (n for n, line in enumerate(lines) if line.lstrip("0").startswith(f"{start:x}-"))
-    first = next(headers, None)
-    if first is None:
-        raise InternalError(f"the arena at {start:#x} is not among the mappings of this process")
+
+
+def _header_of(start: int) -> str:
+    """How the line begins that opens the mapping's fields: `7f00-7f01 rw-p ...`, an address padded to eight digits."""
+    return f"{start:08x}-"
+
+
+def _resident_bytes_after(header: str, lines: Iterable[str]) -> int:
+    """What of the mapping is in memory or swapped out. Raises `InternalError` if it is not there."""
+    remaining = iter(lines)
+    if not any(line.startswith(header) for line in remaining):
+        raise InternalError(f"the arena at {header[:-1]} is not among the mappings of this process")
     kibibytes = {"Rss:": 0, "Swap:": 0}
-    for line in lines[first + 1 :]:
+    for line in remaining:
         name, *values = line.split()
         if not name.endswith(":"):
             break  # the next mapping
