@@ -5,8 +5,10 @@ The answer is a folder in the build cache, keyed by every value it depends on, t
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.errors import InternalError, ModelError, error_from_json
+from edgetrain.errors import DeviceError, InternalError, ModelError, error_from_json
 from edgetrain.graph.ir import TrainGraph, from_json
 from edgetrain.graph.options import TrainOptions
 from edgetrain.plan.arena import layout_persistent
@@ -214,11 +216,23 @@ def _run_compiler(job: Mapping[str, Any], progress: Progress | None) -> None:
         errors.seek(0)
         tail = errors.read()[-4000:].strip()
     if code != 0:
+        is_disk_full = os.strerror(errno.ENOSPC) in tail
+        if is_disk_full:  # LLVM ends the whole process where a file cannot be written
+            raise refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         raise InternalError(
             f"the compiler process ended with {_describe_exit(code)}",
             why=tail.splitlines()[-1] if tail else "it said nothing",
             fix="run again with -v and report the model and this message",
         )
+
+
+def refused(error: OSError) -> DeviceError:
+    """A full disk is the machine's failure, not the compiler's."""
+    return DeviceError(
+        f"the compiler could not use {f'`{error.filename}`' if error.filename else 'a file'}",
+        why=error.strerror or str(error),
+        fix="free space for the build cache and for temporary files, or move them with XDG_CACHE_HOME and TMPDIR",
+    )
 
 
 def _talk(process: subprocess.Popen[str], job: Mapping[str, Any], progress: Progress | None) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import onnx
 
-from edgetrain.errors import DeviceError, EdgetrainError
+from edgetrain.errors import EdgetrainError
 from edgetrain.graph.ir import to_json
 from edgetrain.graph.options import TrainOptions
 from edgetrain.model.fold_batchnorm import fold_batchnorm
@@ -26,7 +26,7 @@ from edgetrain.model.model import Array, Model
 from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
 from edgetrain.plan.arena import layout_persistent
-from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
+from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource, refused
 from edgetrain.program.layout import SHIPPED_ROLES
 
 
@@ -40,17 +40,8 @@ def main() -> int:
     except EdgetrainError as error:
         channel.write(json.dumps(error.to_json()) + "\n")
     except OSError as error:
-        channel.write(json.dumps(_refused(error).to_json()) + "\n")
+        channel.write(json.dumps(refused(error).to_json()) + "\n")
     return 0
-
-
-def _refused(error: OSError) -> DeviceError:
-    """A full disk is the machine's failure, not the compiler's."""
-    return DeviceError(
-        f"the compiler could not use {f'`{error.filename}`' if error.filename else 'a file'}",
-        why=error.strerror or str(error),
-        fix="free space for the build cache and for temporary files, or move them with XDG_CACHE_HOME and TMPDIR",
-    )
 
 
 def _say(channel: TextIO, stage: str, done: int = 0, total: int = 0) -> None:
