@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmarks.measure import machine
 from edgetrain.calibrate import ProgramTime, calibrate
+from edgetrain.job import Job
 from edgetrain.locate import data_path, user_cache_dir
-from edgetrain.pipeline import Job
 from edgetrain.recipes import load_recipe
 from edgetrain.targets import HOST, load_target
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.options import TrainOptions
+from edgetrain.job import codegen_of, device_costs
 from edgetrain.locate import user_cache_dir
-from edgetrain.pipeline import codegen_of, device_costs
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.program.artifact import Artifact

@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measure import show_table, write_json
-from edgetrain.pipeline import Job, fit
+from edgetrain.job import Job
+from edgetrain.pipeline import fit
 from edgetrain.recipes import load_recipe
 from edgetrain.run.report import RunReport
 from edgetrain.targets import HOST, load_target

@@ -26,7 +26,7 @@ from pathlib import Path
 from benchmarks.measure import Prepared, Row, fill_inputs, prepare, show_table, stepper, time_in_turns, write_json
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.pipeline import codegen_of, device_costs
+from edgetrain.job import codegen_of, device_costs
 from edgetrain.plan.planner import make_plan, try_plan
 from edgetrain.plan.schedule import Budget, PageIn, PageOut, Plan
 from edgetrain.program.artifact import Artifact, TargetRecord, write_artifact

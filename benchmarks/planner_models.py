@@ -23,9 +23,9 @@ from benchmarks.measure import Prepared, prepare, stepper, time_in_turns
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.cost.measured import measured_costs
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.job import codegen_of, device_costs, storage_cost
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
-from edgetrain.pipeline import codegen_of, device_costs, storage_cost
 from edgetrain.plan.explain import explain
 from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from benchmarks.measure import show_table, write_json
 from edgetrain.errors import DataError, ModelError
-from edgetrain.pipeline import Job, fit
+from edgetrain.job import Job
+from edgetrain.pipeline import fit
 from edgetrain.recipes import list_recipes, load_recipe
 from edgetrain.targets import HOST, load_target
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.measure import Prepared, Row, Timing, fill_inputs, prepare, show_table, stepper, write_json
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.pipeline import device_costs
+from edgetrain.job import device_costs
 from edgetrain.plan.planner import smallest_plan
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.artifact import Artifact

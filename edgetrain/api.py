@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetrain import pipeline
+from edgetrain.advice import plan_or_ways_out
+from edgetrain.choices import with_choice
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset, Samples, from_arrays, from_batches
 from edgetrain.errors import DataError, ModelError, UsageError
+from edgetrain.job import Job
+from edgetrain.pipeline import fit as fit_job
 from edgetrain.plan.explain import Explanation
 from edgetrain.plan.explain import explain as explain_plan
 from edgetrain.plan.schedule import Budget
@@ -31,6 +34,7 @@ from edgetrain.run.folders import JobKeeper, JobRecord, next_folder, require_fre
 from edgetrain.run.report import RunReport
 from edgetrain.run.trained import open_run, predict
 from edgetrain.schema import close_to
+from edgetrain.stages import compile_stage
 from edgetrain.targets import HOST, load_target
 from edgetrain.units import Bytes, parse_bytes
 
@@ -100,7 +104,7 @@ def fit(
     folder = Path(out) if out is not None else next_folder(recipe.name)
     if not resume:
         require_free(folder, recipe.name)
-    job = pipeline.Job(
+    job = Job(
         recipe=recipe,
         target=profile,
         budget=_budget(budget),
@@ -116,7 +120,7 @@ def fit(
         adapt=adapt,
         share=share,
     )
-    report = pipeline.fit(
+    report = fit_job(
         job,
         folder,
         dataset=_dataset(data, recipe),
@@ -136,10 +140,10 @@ def plan(
     with tempfile.TemporaryDirectory(prefix="edgetrain-model-") as scratch:
         source = model if _is_named(model) else _write_model(model, Path(scratch))
         recipe = _recipe(str(source), overrides, data_source=None if _is_recipe(str(source)) else "")
-        job = pipeline.Job(recipe=recipe, target=load_target(target), budget=_budget(budget), solver=solver)
-        job = pipeline.with_choice(job)
-        compiled = pipeline.compile_stage(job, with_kernels=False)
-    return explain_plan(compiled.graph, pipeline.plan_or_ways_out(job, compiled))
+        job = Job(recipe=recipe, target=load_target(target), budget=_budget(budget), solver=solver)
+        job = with_choice(job)
+        compiled = compile_stage(job, with_kernels=False)
+    return explain_plan(compiled.graph, plan_or_ways_out(job, compiled))
 
 
 def override_texts(overrides: Mapping[str, object]) -> tuple[str, ...]:

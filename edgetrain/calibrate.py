@@ -9,11 +9,13 @@ from pathlib import Path
 
 from edgetrain.cost.rates import KernelTime, Rates, fit_rates
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.pipeline import Job, compile_stage, profiling_engine
+from edgetrain.job import Job
 from edgetrain.recipes import recipe_for_model
 from edgetrain.run.profile import FunctionProfile, profile_function
 from edgetrain.run.storage_probe import StorageSpeed, probe_storage
+from edgetrain.stages import compile_stage
 from edgetrain.targets import MEASURED_BY, Target
+from edgetrain.timing import profiling_engine
 from edgetrain.units import Seconds, show_seconds
 
 # Convolutions, batch norms and one-dimensional series at sizes from within the caches to beyond them.

@@ -69,13 +69,14 @@ def find_run(word: str, runs: Path | None = None) -> Path:
 
 def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) -> Request:
     """Plans and links here, in this process: the run is not disturbed, least of all by a budget that is too small."""
-    from edgetrain import pipeline
+    from edgetrain.job import Job
     from edgetrain.plan.schedule import Budget
     from edgetrain.program.compile import Compiled
     from edgetrain.run.exchange import Request
     from edgetrain.run.execute import RunFolder
     from edgetrain.run.folders import JobRecord
     from edgetrain.run.trained import read_recipe
+    from edgetrain.stages import plan_stage, rung_stage
     from edgetrain.targets import HOST, load_target
 
     compiled = Compiled(directory=Path(state.compiled_directory), key=state.compiled_key)
@@ -85,8 +86,8 @@ def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) ->
             why=f"`{compiled.directory}` is gone",
             fix=f"stop the run, and go on with `edgetrain fit --resume --budget {show_bytes(budget)} --out {folder}`",
         )
-    stored = JobRecord.read(folder) or JobRecord(target=HOST, solver=pipeline.Job.solver)
-    job = pipeline.Job(
+    stored = JobRecord.read(folder) or JobRecord(target=HOST, solver=Job.solver)
+    job = Job(
         recipe=read_recipe(RunFolder(folder)),
         target=load_target(stored.target),
         budget=Budget(memory_bytes=budget, deadline_s=stored.deadline_s, energy_j=stored.energy_j),  # type: ignore[arg-type]
@@ -95,14 +96,14 @@ def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) ->
         inform=console.say,
     )
     try:
-        plan = pipeline.plan_stage(job, compiled)
+        plan = plan_stage(job, compiled)
     except PlanInfeasibleError as error:
         undisturbed = f"the run goes on undisturbed inside {_show_budget(state.budget_bytes)}"
         is_memory = stored.deadline_s is None and stored.energy_j is None
         raise PlanInfeasibleError(
             error.what, why=error.why, fix=f"ask for {'that much' if is_memory else 'more'}; {undisturbed}"
         ) from error
-    rung = pipeline.rung_stage(job, compiled, plan)
+    rung = rung_stage(job, compiled, plan)
     return Request(id=uuid.uuid4().hex, budget_bytes=plan.budget.memory_bytes, rung=rung, compiled_key=compiled.key)
 
 

@@ -16,7 +16,7 @@ from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.units import Bytes, show_bytes
 
 if TYPE_CHECKING:
-    from edgetrain.pipeline import Job
+    from edgetrain.job import Job
     from edgetrain.plan.schedule import Plan
     from edgetrain.program.compile import Compiled
     from edgetrain.recipes import Recipe
@@ -29,24 +29,26 @@ _COMPARING = "comparing gradients with finite differences"
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain import pipeline
+    from edgetrain.choices import with_choice
+    from edgetrain.job import NO_LIMIT
     from edgetrain.run.check import CheckReport, Finding, Probe, check_gradients, check_plan, check_steps
+    from edgetrain.stages import compile_stage, plan_stage, program_stage
 
     source, overrides = split_words(arguments.words)
     if source is None:
         raise UsageError("`edgetrain check` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = plain_sgd(recipe_of(source, overrides, needs_data=False), overrides)
     with Stages(console) as stages:
-        job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
-        compiled = pipeline.compile_stage(job)
-    unlimited = dataclasses.replace(job, budget=pipeline.NO_LIMIT)
-    keep_all = pipeline.plan_stage(unlimited, compiled)
+        job = with_choice(job_of(arguments, recipe, console, progress=stages))
+        compiled = compile_stage(job)
+    unlimited = dataclasses.replace(job, budget=NO_LIMIT)
+    keep_all = plan_stage(unlimited, compiled)
     planned = tight_plan(job, compiled, keep_all)
     trained = tuple(compiled.facts["trained"])
     imported = f"{compiled.facts['parameters']:,} parameters, {len(trained)} tensors trained, every gradient is there"
     with tempfile.TemporaryDirectory(prefix="edgetrain-check-") as pages:
         probe = Probe(
-            program=pipeline.program_stage(unlimited, compiled, keep_all),
+            program=program_stage(unlimited, compiled, keep_all),
             loss=recipe.train.loss,
             trained=trained,
             threads=job.target.codegen.cores,
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             text = f"nothing to try: no plan needs less than {show_bytes(keep_all.peak_bytes)}, which keeps everything"
             findings.append(Finding(name="plan", is_ok=True, text=text))
         else:
-            program = pipeline.program_stage(job, compiled, planned)
+            program = program_stage(job, compiled, planned)
             description = f"{show_bytes(planned.peak_bytes)} instead of {show_bytes(keep_all.peak_bytes)}"
             findings.append(check_plan(probe, program, saved, description))
     report = CheckReport(model=recipe.name, findings=tuple(findings))
@@ -91,11 +93,11 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
 
     Raises `PlanInfeasibleError` for a budget that was asked for and does not work.
     """
-    from edgetrain import pipeline
     from edgetrain.plan.schedule import Budget
+    from edgetrain.stages import plan_stage
 
     if job.budget.memory_bytes is not None:
-        return pipeline.plan_stage(job, compiled)
+        return plan_stage(job, compiled)
     least_bytes = _least_bytes(job, compiled)
     for share in _SHARES:
         budget_bytes = Bytes(round(least_bytes + share * (keep_all.peak_bytes - least_bytes)))
@@ -103,7 +105,7 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
             break
         try:
             limited = dataclasses.replace(job, budget=Budget(memory_bytes=budget_bytes))
-            return pipeline.plan_stage(limited, compiled)
+            return plan_stage(limited, compiled)
         except PlanInfeasibleError:
             continue
     return None
@@ -111,12 +113,12 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
 
 def _least_bytes(job: Job, compiled: Compiled) -> int:
     """What the solver could hold at best, fragmentation left out."""
-    from edgetrain import pipeline
     from edgetrain.cost.analytic import analytic_costs_by_function
+    from edgetrain.job import device_costs, storage_cost
     from edgetrain.plan.planner import least_bytes
 
-    costs = analytic_costs_by_function(compiled.graph, pipeline.device_costs(job.target))
-    return least_bytes(compiled.graph, costs, solver=job.solver, storage=pipeline.storage_cost(job.target))
+    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
+    return least_bytes(compiled.graph, costs, solver=job.solver, storage=storage_cost(job.target))
 
 
 VERB = Verb(

@@ -67,18 +67,18 @@ def trained_bytes(folder: Path) -> bytearray:
 
 def export_peft(folder: Path, out: Path, console: Console) -> None:
     """Writes a LoRA run's adapters in PEFT's layout. Raises `UsageError` for a run without any."""
-    from edgetrain import pipeline
     from edgetrain.cli.request import job_of
     from edgetrain.graph.adapters import Adapter, beside_from_json
     from edgetrain.graph.ir import Role
     from edgetrain.run.folders import JobRecord
     from edgetrain.run.peft import write_peft
     from edgetrain.run.trained import open_run, trained_engine
+    from edgetrain.stages import compile_stage
 
     run_of = open_run(folder)
     with Stages(console) as stages:
         job = job_of(argparse.Namespace(), run_of.recipe, console, progress=stages, stored=JobRecord.read(folder))
-        facts = pipeline.compile_stage(job).facts
+        facts = compile_stage(job).facts
     adapters = [a for a in map(beside_from_json, facts["adapters"]) if isinstance(a, Adapter)]
     if not adapters:
         raise UsageError(f"`{folder}` has no adapters to export", fix="train with update.mode = 'lora'")
@@ -91,13 +91,14 @@ def export_peft(folder: Path, out: Path, console: Console) -> None:
 
 def program_of(folder: Path, console: Console) -> Artifact:
     """The run's program for its target: the one in the folder, or from the build cache where that is another device."""
-    from edgetrain import pipeline
     from edgetrain.cli.request import job_of
+    from edgetrain.job import codegen_of
     from edgetrain.program.artifact import load_artifact
     from edgetrain.program.build import build_program
     from edgetrain.run.execute import RunFolder
     from edgetrain.run.folders import JobRecord
     from edgetrain.run.trained import read_recipe
+    from edgetrain.stages import compile_stage, plan_stage
     from edgetrain.targets import HOST
 
     run_folder = RunFolder(folder)
@@ -106,9 +107,9 @@ def program_of(folder: Path, console: Console) -> Artifact:
         return load_artifact(run_folder.program)
     with Stages(console) as stages:
         job = job_of(argparse.Namespace(), recipe, console, progress=stages, stored=record)
-        compiled = pipeline.compile_stage(job)
-    plan = pipeline.plan_stage(job, compiled)
-    return build_program(compiled, plan, pipeline.codegen_of(job.target), cache=job.cache)
+        compiled = compile_stage(job)
+    plan = plan_stage(job, compiled)
+    return build_program(compiled, plan, codegen_of(job.target), cache=job.cache)
 
 
 VERB = Verb(

@@ -31,13 +31,13 @@ from edgetrain.cost.carbon import WORLD_AVERAGE
 from edgetrain.errors import InterruptedRunError, UsageError
 
 if TYPE_CHECKING:
-    from edgetrain.pipeline import Job
+    from edgetrain.job import Job
     from edgetrain.recipes import Recipe
     from edgetrain.run.folders import JobRecord
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain import pipeline
+    from edgetrain.pipeline import fit
     from edgetrain.run.callbacks import ProgressBar
     from edgetrain.run.folders import JobKeeper, JobRecord, is_resumable
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             job = _sharing(job, arguments, stored)
             # A profile's path, not its name, finds it again.
             record = record_of(job, target=arguments.target or (stored.target if stored else job.target.name))
-            report = pipeline.fit(
+            report = fit(
                 job,
                 folder,
                 callbacks=(stages, JobKeeper(record, folder), *callbacks),

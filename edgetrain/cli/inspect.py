@@ -16,7 +16,8 @@ from edgetrain.units import show_bytes
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain import pipeline
+    from edgetrain.choices import with_choice
+    from edgetrain.job import Job, model_source, train_options
     from edgetrain.program.compile import inspect_model
     from edgetrain.targets import HOST, load_target
 
@@ -25,9 +26,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("`edgetrain inspect` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = recipe_of(source, overrides, needs_data=False)
     with Stages(console) as stages:
-        job = pipeline.with_choice(pipeline.Job(recipe=recipe, target=load_target(HOST), progress=stages))
-        options = pipeline.train_options(recipe, job.contribution)
-        found = inspect_model(pipeline.model_source(recipe), options, stages)
+        job = with_choice(Job(recipe=recipe, target=load_target(HOST), progress=stages))
+        options = train_options(recipe, job.contribution)
+        found = inspect_model(model_source(recipe), options, stages)
     console.data(json.dumps(found, indent=1) + "\n" if console.as_json else to_text(found, names=arguments.parameters))
     return 0
 

@@ -33,7 +33,7 @@ from edgetrain.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from edgetrain.drawing.scene import Scene
-    from edgetrain.pipeline import Job
+    from edgetrain.job import Job
     from edgetrain.plan.schedule import Plan
     from edgetrain.plan.sweep import SweepPoint
     from edgetrain.program.compile import Compiled
@@ -42,9 +42,12 @@ _INSTANCE_TIME_LIMIT_S = 50.0
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain import pipeline
+    from edgetrain.advice import plan_or_ways_out
+    from edgetrain.choices import with_choice
     from edgetrain.plan.explain import explain
     from edgetrain.plan.sweep import sweep_text, sweep_to_json
+    from edgetrain.stages import compile_stage, dump_stages
+    from edgetrain.timing import require_here, with_measured_times
 
     if arguments.instance is not None:
         return _solve_instance(arguments, console)
@@ -54,17 +57,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"there is no folder `{path.parent}` for `{path.name}`", fix="make it, or name another")
     with Stages(console) as stages:
-        job = pipeline.with_choice(job_of(arguments, recipe, console, progress=stages))
+        job = with_choice(job_of(arguments, recipe, console, progress=stages))
         if arguments.calibrate:
-            pipeline.require_here(job)
-        compiled = pipeline.compile_stage(job, with_kernels=arguments.calibrate)
+            require_here(job)
+        compiled = compile_stage(job, with_kernels=arguments.calibrate)
         if arguments.calibrate:
-            job = pipeline.with_measured_times(job, compiled)
-        plan = None if arguments.compare else pipeline.plan_or_ways_out(job, compiled)
+            job = with_measured_times(job, compiled)
+        plan = None if arguments.compare else plan_or_ways_out(job, compiled)
     if plan is None:
         return _compare(arguments, job, compiled, console)
     if arguments.dump is not None:
-        pipeline.dump_stages(arguments.dump, job, compiled, plan, None, None)
+        dump_stages(arguments.dump, job, compiled, plan, None, None)
     explanation = explain(compiled.graph, plan, carbon=job.carbon, is_timed=arguments.calibrate)
     points = _sweep(job, compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
@@ -78,10 +81,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _sweep(job: Job, compiled: Compiled, console: Console) -> Sequence[SweepPoint]:
-    from edgetrain import pipeline
+    from edgetrain.stages import sweep_stage
 
     points = []
-    for point in pipeline.sweep_stage(job, compiled):
+    for point in sweep_stage(job, compiled):
         console.say(f"{show_bytes(point.budget_bytes)}: {show_seconds(point.seconds)} a step")
         points.append(point)
     return points
@@ -124,12 +127,12 @@ def _write_pictures(
 
 
 def _compare(arguments: argparse.Namespace, job: Job, compiled: Compiled, console: Console) -> int:
-    from edgetrain import pipeline
     from edgetrain.plan.compare import comparison_text
     from edgetrain.plan.comparison_picture import draw_comparison
+    from edgetrain.stages import compare_stage
 
     rows = []
-    for row in pipeline.compare_stage(job, compiled):
+    for row in compare_stage(job, compiled):
         console.say(f"{row.solver}: {show_seconds(row.planning_s)}")
         rows.append(row)
     title = f"one training step by solver: {compiled.graph.name}"

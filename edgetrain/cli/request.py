@@ -16,7 +16,7 @@ from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
 from edgetrain.units import parse_bytes, parse_joules, parse_seconds, show_bytes_both, show_joules, show_seconds
 
 if TYPE_CHECKING:
-    from edgetrain.pipeline import Job
+    from edgetrain.job import Job
     from edgetrain.program.compile import Progress
     from edgetrain.run.folders import JobRecord
 
@@ -108,7 +108,7 @@ def job_of(
     stored: JobRecord | None = None,
 ) -> Job:
     """The job that the flags ask for; what a flag does not say is as in `stored`. Echoes the limits both ways."""
-    from edgetrain.pipeline import Job
+    from edgetrain.job import Job
     from edgetrain.plan.schedule import Budget
     from edgetrain.plan.solvers import SOLVERS
     from edgetrain.targets import load_target

@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def _calibrate(arguments: argparse.Namespace, console: Console) -> int:
     """Measures this machine and keeps the profile where `load_target` looks first."""
     from edgetrain.calibrate import calibrate
+    from edgetrain.job import Job
     from edgetrain.locate import user_cache_dir
-    from edgetrain.pipeline import Job
     from edgetrain.recipes import load_recipe
     from edgetrain.run.durable import replaced_file
 

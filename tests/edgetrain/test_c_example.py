@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetrain.pipeline import Job, compile_stage, plan_stage, program_stage
+from edgetrain.job import Job
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.toolchain import find_compiler
 from edgetrain.recipes import load_recipe
 from edgetrain.run import engine as names
 from edgetrain.run.local import LocalEngine
+from edgetrain.stages import compile_stage, plan_stage, program_stage
 from edgetrain.targets import load_target
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "artifact.md"

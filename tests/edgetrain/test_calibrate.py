@@ -9,7 +9,7 @@ import pytest
 from edgetrain.calibrate import CalibrationReport, ProgramTime, kernel_times, measure_program, with_measured
 from edgetrain.cli.entry import main
 from edgetrain.cost.rates import Rates
-from edgetrain.pipeline import Job
+from edgetrain.job import Job
 from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import load_recipe
 from edgetrain.run.profile import FunctionProfile

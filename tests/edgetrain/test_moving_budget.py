@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import PlanInfeasibleError
-from edgetrain.pipeline import Job, compile_stage, fit, plan_stage, rung_stage
+from edgetrain.job import Job
+from edgetrain.pipeline import fit
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import Compiled
@@ -17,6 +18,7 @@ from edgetrain.recipes import load_recipe
 from edgetrain.run.callbacks import Callback, Logs
 from edgetrain.run.exchange import REQUEST, Request
 from edgetrain.run.report import RunReport
+from edgetrain.stages import compile_stage, plan_stage, rung_stage
 from edgetrain.targets import load_target
 from edgetrain.units import Bytes, parse_bytes
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from edgetrain.errors import DataError, PlanInfeasibleError
-from edgetrain.pipeline import Job, compile_stage, effective_budget, fit, plan_stage, program_stage
+from edgetrain.job import Job, effective_budget
+from edgetrain.pipeline import fit
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import load_recipe
 from edgetrain.run.report import RunReport
+from edgetrain.stages import compile_stage, plan_stage, program_stage
 from edgetrain.targets import load_target
 from edgetrain.units import Bytes
 
@@ -101,7 +103,8 @@ def test_every_kind_of_target_gets_a_program_of_its_own(build_cache: BuildCache,
 def test_the_process_that_trains_never_imports_the_compiler(cache_home: Path, tmp_path: Path) -> None:
     program = (
         "import sys, pathlib\n"
-        "from edgetrain.pipeline import Job, fit\n"
+        "from edgetrain.job import Job\n"
+        "from edgetrain.pipeline import fit\n"
         "from edgetrain.recipes import load_recipe\n"
         "from edgetrain.targets import load_target\n"
         f"job = Job(recipe=load_recipe('digits', {list(SMALL)!r}), target=load_target('host'), threads=2)\n"

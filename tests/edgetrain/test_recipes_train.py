@@ -12,8 +12,9 @@ import pytest
 
 from edgetrain.dataset.load import load_dataset
 from edgetrain.errors import DataError, ModelError
+from edgetrain.job import Job
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.pipeline import Job, fit
+from edgetrain.pipeline import fit
 from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import Recipe, list_recipes, load_recipe
 from edgetrain.targets import load_target

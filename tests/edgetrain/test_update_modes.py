@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from edgetrain.pipeline import Job, fit
+from edgetrain.job import Job
+from edgetrain.pipeline import fit
 from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import load_recipe
 from edgetrain.run.engine import Array, evaluated
@@ -61,8 +62,9 @@ def test_the_exported_model_is_the_trained_one(name: str, build_cache: BuildCach
 
 def compiled_model(job: Job) -> Path:
     """The file that was compiled: with its new head, or folded."""
+    from edgetrain.choices import with_contribution
     from edgetrain.dataset.load import load_dataset
-    from edgetrain.pipeline import compile_stage, with_contribution
+    from edgetrain.stages import compile_stage
 
     return compile_stage(with_contribution(job, load_dataset(job.recipe.data))).model
 

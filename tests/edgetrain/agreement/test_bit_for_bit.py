@@ -12,7 +12,7 @@ import pytest
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.pipeline import device_costs
+from edgetrain.job import device_costs
 from edgetrain.plan.planner import least_bytes
 from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
 from edgetrain.plan.solvers import SOLVERS, STAND_INS, STORING_SOLVERS

@@ -16,7 +16,7 @@ from typing import Any
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.graph.ir import Role
 from edgetrain.graph.options import TrainOptions
-from edgetrain.pipeline import codegen_of, device_costs
+from edgetrain.job import codegen_of, device_costs
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.program import compiler_process

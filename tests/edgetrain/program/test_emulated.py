@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from edgetrain.pipeline import Job, codegen_of, compile_stage, plan_stage
+from edgetrain.job import Job, codegen_of
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
@@ -21,6 +21,7 @@ from edgetrain.program.cache import BuildCache
 from edgetrain.program.toolchain import RUNTIME_HEADERS, RUNTIME_SOURCES, find_compiler, runtime_text
 from edgetrain.recipes import load_recipe
 from edgetrain.run.local import LocalEngine
+from edgetrain.stages import compile_stage, plan_stage
 from edgetrain.targets import load_target
 from edgetrain.units import Bytes
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.pipeline import Job, compile_stage, plan_stage, program_stage
+from edgetrain.job import Job
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import load_recipe
+from edgetrain.stages import compile_stage, plan_stage, program_stage
 from edgetrain.targets import load_target
 from edgetrain.units import Bytes
 
@@ -106,7 +107,6 @@ def test_the_plan_that_keeps_everything_does_not_fit_where_the_tight_one_does(
 _COMMAND = """
 import resource, sys
 from pathlib import Path
-from edgetrain import pipeline
 from edgetrain.cli.entry import main
 
 lines = Path("/proc/self/status").read_text().splitlines()

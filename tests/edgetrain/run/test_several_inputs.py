@@ -13,8 +13,9 @@ from onnx import TensorProto
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import NamedSamples
 from edgetrain.errors import DataError
+from edgetrain.job import Job
 from edgetrain.model.onnx_build import GraphWriter
-from edgetrain.pipeline import Job, fit
+from edgetrain.pipeline import fit
 from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import recipe_for_model
 from edgetrain.run.trained import evaluate_run, open_run, predict

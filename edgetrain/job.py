@@ -1,0 +1,144 @@
+"""What the user asked for, in the words of each stage that has to do it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
+from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
+from edgetrain.cost.measured import SecondsByFunction, measured_costs
+from edgetrain.graph import ir as graph_ir
+from edgetrain.graph.contribution import Contribution
+from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
+from edgetrain.locate import user_cache_dir
+from edgetrain.plan.planner import CostsByFunction
+from edgetrain.plan.schedule import Budget
+from edgetrain.program.cache import BuildCache
+from edgetrain.program.compile import CodegenRequest, ModelSource, Progress
+from edgetrain.recipes import Recipe
+from edgetrain.run.broker import Share
+from edgetrain.run.settings import loss_options_of
+from edgetrain.targets import Target
+from edgetrain.units import Bytes, parse_bytes, show_bytes
+
+Notify = Callable[[str], None]
+
+
+NO_LIMIT = Budget()
+
+
+def say_nothing(_line: str) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the user asked for: a recipe, on a target, inside a budget."""
+
+    recipe: Recipe
+    target: Target
+    budget: Budget = NO_LIMIT
+    solver: str = "greedy"
+    planning_s: float = 30.0  # how long an exact solver may search
+    threads: int | None = None  # None: all of the host's cores
+    cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
+    adapt: bool = False  # follow what the system says about its memory
+    share: Share | None = None  # one budget for several jobs
+    carbon: CarbonIntensity = WORLD_AVERAGE
+    op_seconds: SecondsByFunction | None = None  # what each op takes, from `with_measured_times`
+    contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
+    progress: Progress | None = None
+    notify: Notify = say_nothing  # what changes how the result is to be read
+    inform: Notify = say_nothing  # what is nice to know
+
+
+def effective_budget(job: Job) -> Budget:
+    """The user's budget, never more than the device has; another device's memory is its budget by default."""
+    asked, has = job.budget.memory_bytes, job.target.memory_bytes
+    if asked is None:
+        return job.budget if job.target.is_host else dataclasses.replace(job.budget, memory_bytes=has)
+    if asked > has:
+        job.notify(f"{job.target.name} has {show_bytes(has)}: planning for that, not {show_bytes(asked)}")
+    return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
+
+
+def costs_of(job: Job, graph: graph_ir.TrainGraph) -> CostsByFunction:
+    """What each op costs: modelled from the target's profile, with measured times where the job has them."""
+    modelled = analytic_costs_by_function(graph, device_costs(job.target))
+    return measured_costs(modelled, job.op_seconds) if job.op_seconds is not None else modelled
+
+
+def model_source(recipe: Recipe) -> ModelSource:
+    model = recipe.model
+    return ModelSource(
+        source=model.source,
+        output=model.output,
+        classes=model.classes,
+        head=model.head,
+        fold_batchnorm=model.batchnorm == "fold",
+        seed=recipe.train.seed,
+    )
+
+
+def train_options(recipe: Recipe, contribution: Contribution | None = None) -> TrainOptions:
+    """What the graph depends on. A sparse update needs to know what each tensor is worth."""
+    train, update = recipe.train, recipe.update
+    sparse = SparseOptions(
+        budget_bytes=parse_bytes(update.budget) if update.budget else 0,
+        scores=contribution.tensors if contribution is not None else None,
+        row_scores=contribution.rows if contribution is not None else None,
+    )
+    return TrainOptions(
+        batch=train.batch,
+        loss=train.loss,
+        loss_options=loss_options_of(train),
+        optimizer=OptimizerOptions(
+            kind=train.optimizer,
+            momentum=train.momentum if train.optimizer == "sgd" else 0.0,
+            weight_decay=train.weight_decay,
+            beta1=train.beta1,
+            beta2=train.beta2,
+            epsilon=train.epsilon,
+        ),
+        update_mode=update.mode,
+        update_names=update.names,
+        update_last=update.last,
+        lora=LoraOptions(rank=update.rank, alpha=update.alpha, targets=update.targets, seed=train.seed),
+        sparse=sparse,
+        batchnorm=recipe.model.batchnorm,
+        clip_norm=train.clip_norm,
+        accumulate=train.accumulate,
+        input_shapes=dict(recipe.model.inputs) or None,
+    )
+
+
+def device_costs(target: Target) -> DeviceCosts:
+    return DeviceCosts(
+        flops_per_s=target.flops_per_s,
+        memory_bytes_per_s=target.memory_bytes_per_s,
+        launch_s=target.launch_s,
+        joules_per_flop=target.joules_per_flop,
+        joules_per_byte=target.joules_per_byte,
+    )
+
+
+def storage_cost(target: Target) -> StorageCost | None:
+    storage = target.storage
+    if storage is None:
+        return None
+    return StorageCost(
+        read_bytes_per_s=storage.read_bytes_per_s,
+        write_bytes_per_s=storage.write_bytes_per_s,
+        joules_per_byte_read=storage.joules_per_byte_read,
+        joules_per_byte_written=storage.joules_per_byte_written,
+    )
+
+
+def codegen_of(target: Target) -> CodegenRequest:
+    codegen = target.codegen
+    features = tuple(f for f in codegen.features.split(",") if f)
+    return CodegenRequest(
+        name=target.name, triple=codegen.triple, cpu=codegen.cpu, features=features, cores=codegen.cores
+    )
