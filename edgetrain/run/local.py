@@ -39,7 +39,8 @@ _THREAD_BYTES = 16 * 1024
 
 
 def planned_process_bytes(artifact: Artifact, threads: int) -> int:
-    """What a process grows by when it opens the program and runs all of it: arena, code, variables, threads.
+    """What a process grows by when it opens the program and runs all of it: arena, code, variables, threads, and the
+    mapped copy of parameters that the program keeps in storage, whose memory the system may take back at any time.
 
     Raises `DataError` when the library cannot be read.
     """
@@ -47,7 +48,8 @@ def planned_process_bytes(artifact: Artifact, threads: int) -> int:
     is_paging = manifest.page_file_bytes > 0
     started = threads - 1 + is_paging
     image_bytes = loaded_bytes(artifact.library, is_paging=is_paging)
-    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES
+    mirror_bytes = manifest.parameters_bytes if manifest.stores_tensors else 0
+    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES + mirror_bytes
 
 
 class _Facts(ctypes.Structure):

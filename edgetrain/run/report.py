@@ -135,7 +135,7 @@ class RunReport:
         if self.budget_bytes is not None:
             text += f", budget {show_bytes(self.budget_bytes)}: {'kept' if self.is_within_budget else 'EXCEEDED'}"
         if self.process_peak_bytes is not None:
-            planned = f"{show_bytes(self.planned_process_bytes)} planned with code and stacks"
+            planned = f"{show_bytes(self.planned_process_bytes)} planned with code, stacks and mapped files"
             text += f"; the process grew by {show_bytes(self.process_peak_bytes)}, {planned}"
         return text
 

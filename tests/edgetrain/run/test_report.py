@@ -68,7 +68,7 @@ def test_a_number_that_is_none_is_not_written() -> None:
 def test_the_text_shows_planned_beside_measured() -> None:
     assert REPORT.to_text() == (
         "memory         peak 94.5MB measured, 95MB planned, budget 100MB: kept; the process grew by 130MB, "
-        "125MB planned with code and stacks\n"
+        "125MB planned with code, stacks and mapped files\n"
         "time           300.0 ms a step measured, 250.0 ms planned\n"
         "loss           2.3 at first, 0.4 at last; validation after epoch 2: loss 0.8, accuracy 0.75\n"
         "test accuracy  0.74\n"
