@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained
 
 pytestmark = pytest.mark.compile
 
-LEAST_BYTES = 784_640  # the smallest plan of that recipe, as `edgetrain plan` says
+LEAST_BYTES = 784_640  # enough for a plan of that recipe with all parameters in memory
 ENOUGH_FOR_TWO = 2 * (LEAST_BYTES + KEEP_ALL_BYTES) // 2
 
 
@@ -97,5 +98,6 @@ def test_a_run_that_adapts_has_a_ladder_and_trains_to_the_same_bits(command: Com
         done = command("fit", *SHORT, *flags, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         reports.append(json.loads(done.stdout))
-    assert "plans to go over to: 784.6kB" in done.stderr
+    (sizes,) = re.findall(r"plans to go over to: (.*)", done.stderr)
+    assert len(sizes.split(", ")) > 2
     assert reports[0]["parameters_sha256"] == reports[1]["parameters_sha256"]

@@ -83,12 +83,21 @@ def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
         (3, 6, 9, 10, 1, 1),
         (2, 3, 23, 8, 7, 2),
         (2, 4, 11, 6, 5, 3),
+        (2, 4, 9, 6, 1, 2),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("part", ["forward", "data", "weight"])
 def test_a_convolution_and_its_gradients(part: str, geometry: tuple[int, int, int, int, int, int]) -> None:
     assert_computes_the_same(_convolution(part, *geometry), packed_product.write, WIDE)
+
+
+def test_a_data_gradient_whose_phases_are_of_the_weight_alone() -> None:
+    """Taps as many as the stride and no padding: each position meets one tap of each row, the last ones none."""
+    window = Window(strides=(3, 3), pads=(0, 0), dilation=(1, 1))
+    gradient, weight = te.placeholder((2, 6, 3, 3), name="gradient"), te.placeholder((6, 4, 3, 3), name="weight")
+    result = conv2d_data_gradient(gradient, weight, shape=(2, 4, 11, 11), window=window)
+    assert_computes_the_same(te.create_prim_func([gradient, weight, result]), packed_product.write, WIDE)
 
 
 def test_a_strided_data_gradient_multiplies_no_more_than_the_forward_pass() -> None:

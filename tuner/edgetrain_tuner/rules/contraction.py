@@ -117,6 +117,11 @@ def replaced(expression: Any, values: Mapping[Any, Any]) -> Any:
     return tvm_ffi.structural_map(expression, (tirx.Var, on_variable))
 
 
+def is_known(expression: Any, values: Mapping[Any, Any]) -> bool:
+    """Whether there is a value for every variable of the expression."""
+    return all(any(variable.same_as(name) for name in values) for variable in variables_of(expression))
+
+
 def is_contiguous(load: Any, axis: Axis) -> bool:
     """Whether the next element along `axis` is the next one in memory."""
     if not isinstance(load, TensorLoad):
@@ -202,6 +207,8 @@ class _Form:
     def __post_init__(self) -> None:
         object.__setattr__(self, "factors", [self._simple(factor) for factor in self.factors])
         object.__setattr__(self, "indices", tuple(self._simple(index) for index in self.indices))
+        limits = tuple(Limit(value=self._simple(m.value), extent=m.extent) for m in self.limits)
+        object.__setattr__(self, "limits", limits)
 
     def _simple(self, expression: Any) -> Any:
         units = {a.variable: tirx.IntImm(a.variable.ty.dtype, 0) for a, _ in self.axes if a.extent == 1}

@@ -19,7 +19,7 @@ from tvm import tirx
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import Blocking, choose_blocking
-from edgetrain_tuner.rules.contraction import Contraction, extent_of, is_contiguous, replaced, values_of
+from edgetrain_tuner.rules.contraction import Contraction, extent_of, is_contiguous, is_known, replaced, values_of
 from edgetrain_tuner.rules.loops import (
     REGISTERS,
     UNROLLED,
@@ -157,7 +157,9 @@ class _Writer:
         """Whether the position exists, where a tile reaches beyond the end of an axis; None if it always does."""
         axes = zip(self._c.j, self._tile.shape, strict=True)
         conditions = [values[axis.variable] < axis.extent for axis, size in axes if axis.extent % size]
-        conditions += [replaced(limit.value, values) < limit.extent for limit in self._c.limits]
+        # A limit on rows is no condition for a panel, which has none.
+        known = [limit for limit in self._c.limits if is_known(limit.value, values)]
+        conditions += [replaced(limit.value, values) < limit.extent for limit in known]
         return tirx.all(*conditions) if conditions else None
 
     def _tile_of(self, panel: _Panel, number: Any, index: Any) -> Any:
