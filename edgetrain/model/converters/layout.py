@@ -104,6 +104,7 @@ def _slice(context: NodeContext) -> Any:
     return data
 
 
+_LONGEST_PADDING = 1 << 20  # each element is a number here; a damaged file can ask for more than there is memory
 _PAD_MODES: Mapping[str, str] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}  # ONNX's name -> NumPy's
 
 
@@ -128,6 +129,8 @@ def _pad(context: NodeContext) -> Any:
         raise CannotConvert(f"padding mode `{mode}` is not known")
     for axis, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if begin or end:
+            if begin + end > _LONGEST_PADDING:
+                raise CannotConvert(f"it pads axis {axis} by {begin + end:,} elements")
             places = np.pad(np.arange(shape_of(data)[axis]), (begin, end), mode=_PAD_MODES[mode])  # type: ignore[call-overload]
             data = context.emit(
                 relax.op.take(data, relax.const(runtime.tensor(places.astype(np.int64))), axis, mode="clip")

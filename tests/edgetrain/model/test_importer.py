@@ -87,6 +87,14 @@ def test_a_batch_fixed_inside_the_model_is_explained() -> None:
         import_model(model, name="model", batch=4)
 
 
+def test_a_padding_larger_than_memory_is_refused_before_it_is_made() -> None:
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["y"], name="border", mode="edge")]
+    stored = {"pads": np.array([0, 0, 0, 1 << 31], np.int64)}
+    proto = model_of(nodes, inputs={"x": ["n", 3]}, outputs=["y"], stored=stored)
+    with pytest.raises(UnsupportedError, match="Pad `border`: it pads axis 1 by 2,147,483,648 elements"):
+        import_model(proto, name="padded", batch=1)
+
+
 def test_shapes_that_contradict_each_other_name_the_node() -> None:
     model = model_of(
         [node("MatMul", ["x", "w"], ["y"], name="product")],
