@@ -1,0 +1,1 @@
+"""Places that share entries, behind one protocol: one file for each kind."""
