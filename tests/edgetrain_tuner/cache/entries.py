@@ -1,11 +1,9 @@
-"""Entries for the tests of the cache: one whole one, and a strategy that makes small changes to it."""
+"""Entries for the tests of the cache: one whole one, and what can be changed in it."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
-
-from hypothesis import strategies as st
 
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Provenance, Target, Versions, Workload
 from edgetrain_tuner.cache.schedules import RuleSchedule
@@ -45,21 +43,3 @@ def entry(
         provenance=Provenance(model="digits", who="ada", tool="edgetrain 0.1.0"),
     )
     return dataclasses.replace(whole, **changes)
-
-
-measurements = st.builds(
-    measurement,
-    st.sampled_from([1e-3, 1.25e-3, 0.1 + 0.2]),
-    machine=st.integers(0, 3),
-    when=st.sampled_from(["2025-12-01", "2026-01-31", "2026-02-01"]),
-    n=st.integers(1, 3),
-)
-entries = st.builds(
-    entry,
-    st.integers(0, 3),
-    outcome=st.sampled_from(["faster", "slower", "failed"]),
-    measurements=st.lists(measurements, max_size=12).map(tuple),
-    provenance=st.builds(
-        Provenance, model=st.sampled_from(["a", "b"]), who=st.sampled_from(["", "ada"]), tool=st.just("edgetrain")
-    ),
-)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetrain_tuner.cache.entry import (
@@ -25,7 +25,8 @@ from edgetrain_tuner.cache.entry import (
 )
 from edgetrain_tuner.cache.errors import CacheError, EntryError
 from edgetrain_tuner.cache.schedules import INSTRUCTION_KINDS, RuleSchedule, TraceSchedule
-from tests.edgetrain_tuner.cache.entries import entries, entry, measurement
+from tests.edgetrain_tuner.cache.entries import entry, measurement
+from tests.edgetrain_tuner.cache.strategies import entries
 
 TRACE = TraceSchedule(
     instructions=(
@@ -53,6 +54,7 @@ def changed(path: str, value: object) -> str:
     return json.dumps(data)
 
 
+@settings(max_examples=60, deadline=None)
 @given(entries)
 def test_what_is_written_reads_back_to_the_same_bytes(whole: Entry) -> None:
     read = read_entry(whole.text)
@@ -153,6 +155,7 @@ def test_every_cut_of_an_entry_is_refused() -> None:
             read_entry(text[:end])
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_changed_digit_is_noticed_by_the_id(data: st.DataObject) -> None:
     text = entry(outcome="slower", measurements=(), provenance=Provenance(model="", who="", tool="")).text
@@ -203,6 +206,7 @@ def test_no_instruction_calls_out() -> None:
     assert not {"Tensorize", "Call", "EnterPostproc", "UnsafeHideBufferAccess"} & INSTRUCTION_KINDS
 
 
+@settings(max_examples=60, deadline=None)
 @given(entries, entries, entries)
 def test_merging_is_a_union(a: Entry, b: Entry, c: Entry) -> None:
     a, b, c = (read_entry(dataclasses.replace(x, workload=a.workload).text) for x in (a, b, c))
@@ -273,6 +277,7 @@ ANYTHING = st.recursive(
 PLACES = ("workload", "schedule", "schedule.parameters", "measurements", "target.isa", "format", "signature")
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PLACES), ANYTHING)
 def test_no_value_in_any_place_brings_more_than_a_refusal(path: str, value: object) -> None:
     with contextlib.suppress(EntryError):

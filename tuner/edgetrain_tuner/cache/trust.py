@@ -12,6 +12,21 @@ from dataclasses import dataclass
 from edgetrain_tuner.cache.entry import FORMAT, Entry, Signature
 from edgetrain_tuner.cache.errors import CacheError
 
+# Points of small order are nobody's keys: for them anyone can make a signature, some of zeros alone. These are all of
+# their encodings, without the bit of the sign.
+_SMALL_ORDER = frozenset(
+    bytes.fromhex(point)
+    for point in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
@@ -63,7 +78,7 @@ def is_genuine(entry: Entry) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if entry.signature is None:
+    if entry.signature is None or _is_of_small_order(entry.signature.key):
         return False
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(entry.signature.key))
@@ -71,6 +86,11 @@ def is_genuine(entry: Entry) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def _is_of_small_order(key: str) -> bool:
+    raw = bytes.fromhex(key)
+    return bytes((*raw[:-1], raw[-1] & 0x7F)) in _SMALL_ORDER
 
 
 def can_verify() -> bool:

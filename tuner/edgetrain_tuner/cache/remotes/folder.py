@@ -85,10 +85,13 @@ def _read_file(path: Path) -> bytes:
         raise MissingEntryError(f"there is no `{path}`") from None
     except OSError as error:
         raise EntryError(f"`{path}` cannot be read", mistakes=(error.strerror or str(error),)) from None
-    with os.fdopen(handle, "rb") as stream:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise EntryError(f"`{path}` cannot be read", mistakes=("it is no file",))
-        return stream.read(MOST_BYTES + 1)
+        with os.fdopen(handle, "rb", closefd=False) as stream:
+            return stream.read(MOST_BYTES + 1)
+    finally:
+        os.close(handle)
 
 
 def _write_file(path: Path, words: bytes) -> None:
