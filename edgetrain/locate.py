@@ -55,3 +55,18 @@ def shares_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Where jobs that share memory meet. Not in `$XDG_RUNTIME_DIR`, which a job under cron or sudo does not have:
     it would meet nobody."""
     return user_cache_dir(environment) / "shares"
+
+
+def schedules_path(environment: Mapping[str, str] | None = None) -> Path:
+    """The store of the schedules that this user found."""
+    return user_cache_dir(environment) / "schedules.sqlite"
+
+
+def teams_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """The remotes that schedules were pulled from, and what came from each."""
+    return user_cache_dir(environment) / "teams"
+
+
+def sharing_environment() -> Mapping[str, str]:
+    """For `edgetrain cache` alone: git and S3 have their credentials in the environment, as everywhere else."""
+    return dict(os.environ)

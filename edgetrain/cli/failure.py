@@ -7,7 +7,8 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from edgetrain.errors import DeviceError, EdgetrainError, InternalError, InterruptedRunError
+from edgetrain.errors import DataError, DeviceError, EdgetrainError, InternalError, InterruptedRunError, UsageError
+from edgetrain_tuner.cache.errors import AddressError, CacheError, UnreachableError
 
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
@@ -32,6 +33,8 @@ _FIXES: Mapping[int, str] = {
 
 def as_edgetrain_error(error: BaseException) -> EdgetrainError:
     """The error itself where it is ours, else the one of ours that says the same."""
+    import sqlite3  # here, because a command that goes well has no use for it
+
     match error:
         case EdgetrainError():
             return error
@@ -43,6 +46,14 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
             return _refused(str(destination), str(reason), errno.ENOSPC if _NO_SPACE in str(reason) else 0)
         case OSError():
             return _refused(error.filename, error.strerror or str(error), error.errno or 0)
+        case CacheError():
+            return _of_the_cache(error)
+        case sqlite3.Error():
+            return DeviceError(
+                "the schedule cache cannot be used",
+                why=str(error),
+                fix=_FIXES[errno.EACCES].replace("--out, ", "--store, "),
+            )
         case MemoryError():
             return DeviceError(
                 "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
@@ -52,6 +63,17 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
         why="this is a bug in edgetrain",
         fix="run it again with -v, and report the command and the traceback",
     )
+
+
+def _of_the_cache(error: CacheError) -> EdgetrainError:
+    match error:
+        case AddressError():
+            fix = "check the address, your rights there, and the token (--token-file); see `edgetrain cache --help`"
+            return UsageError(error.what, why=error.why, fix=fix)
+        case UnreachableError():
+            fix = "try again when it is there; what was transferred stays"
+            return DeviceError(error.what, why=error.why, fix=fix)
+    return DataError(error.what, why=error.why, fix="see `edgetrain cache verify`")
 
 
 def _refused(path: str | None, reason: str, number: int) -> DeviceError:

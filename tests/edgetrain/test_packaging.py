@@ -64,6 +64,7 @@ def below(folder: Path, prefix: str, *, suffixes: tuple[str, ...]) -> set[str]:
         ("edgetrain/program/runtime", "edgetrain/program/runtime/", (".c", ".h")),
         ("edgetrain", "edgetrain/", (".py",)),
         ("tuner/edgetrain_tuner", "edgetrain_tuner/", (".py",)),
+        ("tuner/edgetrain_tuner/seed", "edgetrain_tuner/seed/", (".md", ".jsonl")),
     ],
 )
 def test_the_wheel_carries_every_file_of(

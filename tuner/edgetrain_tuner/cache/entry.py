@@ -159,9 +159,9 @@ class Entry:
 
     @property
     def speedup(self) -> float | None:
-        """Over the default schedule: the median of what was measured."""
+        """Over the default schedule: the median of what was measured, the lower of two."""
         ratios = sorted(measurement.speedup for measurement in self.measurements)
-        return ratios[len(ratios) // 2] if ratios else None
+        return ratios[(len(ratios) - 1) // 2] if ratios else None
 
     def to_json(self) -> dict[str, object]:
         data = {

@@ -1,0 +1,127 @@
+"""`edgetrain cache`: the schedules that were found for kernels, looked at, kept in order and shared."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from edgetrain.cli.command import Flag, Verb
+from edgetrain.cli.console import Console
+from edgetrain.errors import UsageError
+from edgetrain.schema import close_to
+
+_COMMON = ("json", "verbose", "quiet", "help", "store")
+_TRUST = ("trusted_keys", "require_signature")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    from edgetrain.cli import cache_local, cache_sharing
+
+    name, *words = arguments.words
+    actions: Mapping[str, tuple[Callable[..., int], str, tuple[str, ...]]] = {
+        # name: what runs, the word it takes, the flags it knows
+        "ls": (cache_local.ls, "[WORD]", ("level",)),
+        "show": (cache_local.show, "ID", ()),
+        "stats": (cache_local.stats, "", ()),
+        "verify": (cache_local.verify, "", _TRUST),
+        "gc": (cache_local.gc, "", ("keep_best", "drop_failed", "rules")),
+        "export": (cache_local.export, "FILE", ("level",)),
+        "import": (cache_local.import_, "FILE", _TRUST),
+        "push": (cache_sharing.push, "URL", ("token_file", "sign", "all")),
+        "pull": (cache_sharing.pull, "[URL]", ("token_file", "forget", *_TRUST)),
+        "serve": (cache_sharing.serve, "", ("token_file", "read_only", "host", "port", *_TRUST)),
+    }
+    if name not in actions:
+        raise UsageError(
+            f"`edgetrain cache` cannot `{name}`{close_to(name, actions)}", fix=f"it can {', '.join(actions)}"
+        )
+    action, word, flags = actions[name]
+    _check_words(name, word, words)
+    _check_flags(name, arguments, flags)
+    return action(arguments, words[0] if words else "", console)
+
+
+def _check_words(name: str, word: str, words: list[str]) -> None:
+    if word and not word.startswith("[") and not words:
+        raise UsageError(f"`edgetrain cache {name}` needs {word}", fix=f"like `edgetrain cache {name} {word}`")
+    if words and not word:
+        raise UsageError(f"`edgetrain cache {name}` does not know what to do with `{words[0]}`")
+
+
+def _check_flags(name: str, arguments: argparse.Namespace, known: tuple[str, ...]) -> None:
+    given = [
+        key for key, value in vars(arguments).items() if key != "words" and value is not None and value is not False
+    ]
+    for key in given:
+        if key not in (*_COMMON, *known):
+            raise UsageError(
+                f"`edgetrain cache {name}` has no flag `--{key.replace('_', '-')}`", fix="see `edgetrain cache --help`"
+            )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise UsageError(f"`{text}` is no count", fix="give a whole number from 1")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise UsageError(f"`{text}` is no port", fix="give a number up to 65535; 0 takes a free one")
+    return int(text)
+
+
+def _level(text: str) -> str:
+    levels = ("user", "team", "seed", "all")
+    if text not in levels:
+        raise UsageError(f"`{text}` is no level{close_to(text, levels)}", fix=f"the levels are {', '.join(levels)}")
+    return text
+
+
+VERB = Verb(
+    name="cache",
+    summary="look at, clean up and share the schedules that were found for kernels",
+    description=(
+        "Schedules are looked for in three levels: yours, those of the teams that you pulled from, and those that came "
+        "with edgetrain. None is believed: each is compiled apart, checked and raced before its first use.\n\n"
+        "`ls [WORD]` lists them, `show ID` shows one, `stats` counts, `verify` checks every entry, `gc` cleans up "
+        "yours. `export FILE` and `import FILE` go through a file of JSON lines; `export -` prints them. `push URL` "
+        "gives yours to a remote. `pull URL` takes from one and remembers it; `pull` alone asks all that are "
+        "remembered. `serve` is a remote.\n\n"
+        "URL is a folder, http://HOST or https://HOST of an `edgetrain cache serve`, s3+https://HOST/BUCKET/PREFIX "
+        "(with the usual AWS_* variables), or git+https://, git+ssh://, git+file:// and a repository. A token comes "
+        "from --token-file, or from the variable EDGETRAIN_CACHE_TOKEN."
+    ),
+    words="ls | show ID | stats | verify | gc | export FILE | import FILE | push URL | pull [URL] | serve",
+    least_words=1,
+    most_words=2,
+    flags=(
+        Flag(name="--store", metavar="FILE", parse=Path, help="this store instead of yours"),
+        Flag(name="--level", metavar="L", parse=_level, help="ls, export: user, team, seed or all"),
+        Flag(name="--keep-best", metavar="N", parse=_count, help="gc: of each kernel and target, keep the N fastest"),
+        Flag(name="--drop-failed", help="gc: forget what failed"),
+        Flag(name="--rules", metavar="N", parse=_count, help="gc: forget what was found for rules before version N"),
+        Flag(name="--token-file", metavar="FILE", parse=Path, help="push, pull, serve: the bearer token, in a file"),
+        Flag(name="--all", help="push: all of yours, not only what is new since the last push"),
+        Flag(name="--sign", metavar="FILE", parse=Path, help="push: sign with this ed25519 key (PEM)"),
+        Flag(name="--forget", help="pull: forget this remote, and what came from it"),
+        Flag(
+            name="--trusted-keys",
+            metavar="FILE",
+            parse=Path,
+            help="import, pull, verify, serve: public keys, one a line; else those in your configuration",
+        ),
+        Flag(name="--require-signature", help="import, pull, verify, serve: refuse what no trusted key has signed"),
+        Flag(name="--read-only", help="serve: answer, and take nothing"),
+        Flag(name="--host", metavar="H", help="serve: the address to listen at: 127.0.0.1"),
+        Flag(name="--port", metavar="P", parse=_port, help="serve: the port: 8737; 0 takes a free one"),
+    ),
+    examples=(
+        "edgetrain cache ls",
+        "edgetrain cache pull https://schedules.example.org --token-file token",
+        "edgetrain cache push git+ssh://git@example.org/team/schedules.git",
+        "edgetrain cache serve --token-file token",
+    ),
+    run=run,
+)
