@@ -57,14 +57,19 @@ def shares_dir(environment: Mapping[str, str] | None = None) -> Path:
     return user_cache_dir(environment) / "shares"
 
 
+def schedules_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the schedules are kept that this user found, and those that teams share."""
+    return user_cache_dir(environment) / "schedules"
+
+
 def schedules_path(environment: Mapping[str, str] | None = None) -> Path:
     """The store of the schedules that this user found."""
-    return user_cache_dir(environment) / "schedules.sqlite"
+    return schedules_dir(environment) / "user.sqlite"
 
 
 def teams_dir(environment: Mapping[str, str] | None = None) -> Path:
     """The remotes that schedules were pulled from, and what came from each."""
-    return user_cache_dir(environment) / "teams"
+    return schedules_dir(environment) / "teams"
 
 
 def sharing_environment() -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgetrain.cli.command import Flag, Verb
@@ -15,49 +16,67 @@ _COMMON = ("json", "verbose", "quiet", "help", "store")
 _TRUST = ("trusted_keys", "require_signature")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that the verb does: the word it takes, in brackets where it can do without, and its own flags."""
+
+    word: str = ""
+    flags: tuple[str, ...] = ()
+
+
+ACTIONS: Mapping[str, Action] = {
+    "ls": Action(word="[WORD]", flags=("level",)),
+    "show": Action(word="ID"),
+    "stats": Action(),
+    "verify": Action(flags=_TRUST),
+    "gc": Action(flags=("keep_best", "drop_failed", "rules")),
+    "export": Action(word="FILE", flags=("level",)),
+    "import": Action(word="FILE", flags=_TRUST),
+    "push": Action(word="URL", flags=("token_file", "sign", "all")),
+    "pull": Action(word="[URL]", flags=("token_file", "forget", *_TRUST)),
+    "serve": Action(flags=("token_file", "read_only", "host", "port", *_TRUST)),
+}
+
+
 def run(arguments: argparse.Namespace, console: Console) -> int:
+    name, word = read_action(arguments)
+    # Only now: SQLite and the network are not needed for a help text.
     from edgetrain.cli import cache_local, cache_sharing
 
-    name, *words = arguments.words
-    actions: Mapping[str, tuple[Callable[..., int], str, tuple[str, ...]]] = {
-        # name: what runs, the word it takes, the flags it knows
-        "ls": (cache_local.ls, "[WORD]", ("level",)),
-        "show": (cache_local.show, "ID", ()),
-        "stats": (cache_local.stats, "", ()),
-        "verify": (cache_local.verify, "", _TRUST),
-        "gc": (cache_local.gc, "", ("keep_best", "drop_failed", "rules")),
-        "export": (cache_local.export, "FILE", ("level",)),
-        "import": (cache_local.import_, "FILE", _TRUST),
-        "push": (cache_sharing.push, "URL", ("token_file", "sign", "all")),
-        "pull": (cache_sharing.pull, "[URL]", ("token_file", "forget", *_TRUST)),
-        "serve": (cache_sharing.serve, "", ("token_file", "read_only", "host", "port", *_TRUST)),
+    actions: Mapping[str, Callable[[argparse.Namespace, str, Console], int]] = {
+        "ls": cache_local.ls,
+        "show": cache_local.show,
+        "stats": cache_local.stats,
+        "verify": cache_local.verify,
+        "gc": cache_local.gc,
+        "export": cache_local.export,
+        "import": cache_local.import_,
+        "push": cache_sharing.push,
+        "pull": cache_sharing.pull,
+        "serve": cache_sharing.serve,
     }
-    if name not in actions:
+    return actions[name](arguments, word, console)
+
+
+def read_action(arguments: argparse.Namespace) -> tuple[str, str]:
+    """What to do and the word for it. Raises `UsageError` for an action, a word or a flag that there is not."""
+    name, *words = arguments.words
+    action = ACTIONS.get(name)
+    if action is None:
         raise UsageError(
-            f"`edgetrain cache` cannot `{name}`{close_to(name, actions)}", fix=f"it can {', '.join(actions)}"
+            f"`edgetrain cache` cannot `{name}`{close_to(name, ACTIONS)}", fix=f"it can {', '.join(ACTIONS)}"
         )
-    action, word, flags = actions[name]
-    _check_words(name, word, words)
-    _check_flags(name, arguments, flags)
-    return action(arguments, words[0] if words else "", console)
-
-
-def _check_words(name: str, word: str, words: list[str]) -> None:
-    if word and not word.startswith("[") and not words:
-        raise UsageError(f"`edgetrain cache {name}` needs {word}", fix=f"like `edgetrain cache {name} {word}`")
-    if words and not word:
+    if action.word and not action.word.startswith("[") and not words:
+        raise UsageError(f"`edgetrain cache {name}` needs {action.word}", fix="see `edgetrain cache --help`")
+    if words and not action.word:
         raise UsageError(f"`edgetrain cache {name}` does not know what to do with `{words[0]}`")
-
-
-def _check_flags(name: str, arguments: argparse.Namespace, known: tuple[str, ...]) -> None:
-    given = [
-        key for key, value in vars(arguments).items() if key != "words" and value is not None and value is not False
-    ]
-    for key in given:
-        if key not in (*_COMMON, *known):
+    for key, value in vars(arguments).items():
+        is_given = value is not None and value is not False
+        if is_given and key not in ("words", *_COMMON, *action.flags):
             raise UsageError(
                 f"`edgetrain cache {name}` has no flag `--{key.replace('_', '-')}`", fix="see `edgetrain cache --help`"
             )
+    return name, words[0] if words else ""
 
 
 def _count(text: str) -> int:

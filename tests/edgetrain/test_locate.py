@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import InternalError
-from edgetrain.locate import data_path, user_cache_dir
+from edgetrain.locate import data_path, schedules_path, teams_dir, user_cache_dir
 
 
 def test_a_checkout_has_its_profiles_beside_the_package(tmp_path: Path) -> None:
@@ -43,3 +43,9 @@ def test_the_cache_honours_an_absolute_xdg_cache_home() -> None:
 @pytest.mark.parametrize("environment", [{}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}])
 def test_the_cache_is_in_the_home_folder_otherwise(environment: dict[str, str]) -> None:
     assert user_cache_dir(environment) == Path.home() / ".cache" / "edgetrain"
+
+
+def test_schedules_lie_in_one_folder_of_the_cache() -> None:
+    environment = {"XDG_CACHE_HOME": "/var/cache/me"}
+    assert schedules_path(environment) == Path("/var/cache/me/edgetrain/schedules/user.sqlite")
+    assert teams_dir(environment) == Path("/var/cache/me/edgetrain/schedules/teams")

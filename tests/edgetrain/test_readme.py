@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import edgetrain
+from edgetrain.cli.cache import read_action
 from edgetrain.cli.entry import VERBS
 from edgetrain.cli.failure import EXIT_CODES
 from edgetrain.recipes import list_recipes, load_recipe
@@ -71,6 +72,9 @@ def test_a_command_in_the_pages_parses_with_the_verbs_own_flags(command: tuple[s
     arguments = parse_arguments(verb, command[1:])
     if getattr(arguments, "target", None) is not None:
         assert load_target(arguments.target).name in list_targets()
+    if verb.name == "cache":
+        read_action(arguments)
+        return
     names = [word for word in arguments.words if "=" not in word]
     overrides = [word for word in arguments.words if "=" in word]
     if verb.name == "budget" and len(names) == 2:

@@ -159,9 +159,9 @@ def test_two_people_share_by_a_folder(capsys: Capture, tmp_path: Path, monkeypat
     assert said.out == f"pulled 3 schedules for 2 kernel classes from {(tmp_path / 'team').as_uri()}\n"
     assert {one["level"] for one in answer(capsys, "ls")} == {"team"}
     # From now on without its name.
-    with Store.open(tmp_path / "cache" / "edgetrain" / "schedules.sqlite") as store:
-        store.put(entry(9))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Store.open(schedules_path()) as store:
+        store.put(entry(9))
     assert answer(capsys, "push", tmp_path / "team")["schedules"] == 1
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "bob"))
     assert answer(capsys, "pull")["remotes"][0]["schedules"] == 1
