@@ -19,7 +19,7 @@ from edgetrain.graph.gradients.window import Window
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, lower
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import channelwise
+from edgetrain_tuner.rules.channelwise import Channelwise
 from tests.edgetrain_tuner.rules.unscheduled import written
 
 pytestmark = pytest.mark.compile
@@ -123,7 +123,7 @@ def test_a_depthwise_convolution_and_its_gradients(part: str, stride: int, tmp_p
     if qemu is None:
         pytest.skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
     function = _function(part, stride)
-    assert written(function, channelwise.write, NEON) is not None
+    assert written(function, Channelwise(), NEON) is not None
     lowered = _lowered(function)
     compile_kernels(lowered.kernels, AARCH64, tmp_path / "kernel.o")
     shapes = _shapes(function)

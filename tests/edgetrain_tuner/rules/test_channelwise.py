@@ -11,7 +11,9 @@ from tvm import te, tirx, topi
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import channelwise, generic, schedule, window_tiles
+from edgetrain_tuner.rules import channelwise, schedule, window_tiles
+from edgetrain_tuner.rules.channelwise import Channelwise
+from edgetrain_tuner.rules.generic import Generic
 from tests.edgetrain_tuner.rules.unscheduled import assert_computes_the_same, written
 
 pytestmark = pytest.mark.compile
@@ -63,39 +65,35 @@ def test_a_depthwise_convolution_and_its_gradients(
     part: str, geometry: tuple[int, int, int], features: Features
 ) -> None:
     size, taps, stride = geometry
-    assert_computes_the_same(
-        _depthwise(part, (2, 5, size, size), (taps, taps), stride=stride), channelwise.write, features
-    )
+    assert_computes_the_same(_depthwise(part, (2, 5, size, size), (taps, taps), stride=stride), Channelwise(), features)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("part", PARTS)
 def test_rows_and_columns_differ(part: str, stride: int) -> None:
     assert_computes_the_same(
-        _depthwise(part, (3, 4, 11, 26), (5, 3), stride=stride, pads=(1, 2)), channelwise.write, MIDDLE
+        _depthwise(part, (3, 4, 11, 26), (5, 3), stride=stride, pads=(1, 2)), Channelwise(), MIDDLE
     )
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_without_padding_nothing_is_outside(part: str) -> None:
-    assert_computes_the_same(_depthwise(part, (2, 6, 17, 18), (3, 3), pads=(0, 0)), channelwise.write, MIDDLE)
+    assert_computes_the_same(_depthwise(part, (2, 6, 17, 18), (3, 3), pads=(0, 0)), Channelwise(), MIDDLE)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_taps_may_lie_apart(part: str) -> None:
-    assert_computes_the_same(
-        _depthwise(part, (2, 3, 15, 16), (3, 3), pads=(2, 2), dilation=2), channelwise.write, MIDDLE
-    )
+    assert_computes_the_same(_depthwise(part, (2, 3, 15, 16), (3, 3), pads=(2, 2), dilation=2), Channelwise(), MIDDLE)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("part", PARTS)
 def test_a_map_that_no_cache_holds_comes_in_bands(part: str, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     function = _depthwise(part, (2, 3, 31, 20), (3, 3), stride=stride)
-    whole = written(function, channelwise.write, MIDDLE)
+    whole = written(function, Channelwise(), MIDDLE)
     monkeypatch.setattr(window_tiles, "PLANE_BYTES", 1024)
-    assert _plane_elements(written(function, channelwise.write, MIDDLE)) < _plane_elements(whole)
-    assert_computes_the_same(function, channelwise.write, MIDDLE)
+    assert _plane_elements(written(function, Channelwise(), MIDDLE)) < _plane_elements(whole)
+    assert_computes_the_same(function, Channelwise(), MIDDLE)
 
 
 def _plane_elements(function: Any) -> int:
@@ -110,11 +108,11 @@ def test_one_row_of_each_channel() -> None:
     padded = topi.nn.pad(x, (0, 0, 2), (0, 0, 1))
     k = te.reduce_axis((0, 4), "k")
     result = te.compute((3, 5, 37), lambda n, c, t: te.sum(padded[n, c, t + k] * w[c, k], axis=k))
-    assert_computes_the_same(te.create_prim_func([x, w, result]), channelwise.write, MIDDLE)
+    assert_computes_the_same(te.create_prim_func([x, w, result]), Channelwise(), MIDDLE)
 
 
 def test_several_filters_for_a_channel() -> None:
-    assert_computes_the_same(_depthwise("forward", (2, 3, 12, 12), (3, 3), multiplier=2), channelwise.write, MIDDLE)
+    assert_computes_the_same(_depthwise("forward", (2, 3, 12, 12), (3, 3), multiplier=2), Channelwise(), MIDDLE)
 
 
 @pytest.mark.parametrize("behind", ["a maximum", "a call", "a choice"])
@@ -131,7 +129,7 @@ def test_what_stands_before_and_behind_it_is_computed_on_the_way(stride: int, be
         "a choice": lambda: topi.where(topi.greater(shifted, topi.full_like(shifted, 0.5)), shifted, topi.exp(shifted)),
     }
     result = results[behind]()
-    assert_computes_the_same(te.create_prim_func([x, w, bias, result]), channelwise.write, MIDDLE)
+    assert_computes_the_same(te.create_prim_func([x, w, bias, result]), Channelwise(), MIDDLE)
 
 
 def test_an_update_behind_the_weight_gradient() -> None:
@@ -140,14 +138,14 @@ def test_an_update_behind_the_weight_gradient() -> None:
     window = Window(strides=(1, 1), pads=(1, 1), dilation=(1, 1), groups=6)
     gradient = conv2d_weight_gradient(x, g, shape=(6, 1, 3, 3), window=window)
     updated = te.compute(w.shape, lambda *at: w[at] - 0.1 * gradient[at], name="updated")
-    assert_computes_the_same(te.create_prim_func([x, g, w, updated]), channelwise.write, MIDDLE)
+    assert_computes_the_same(te.create_prim_func([x, g, w, updated]), Channelwise(), MIDDLE)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_rule_is_asked_before_the_generic_one(part: str) -> None:
     function = _depthwise(part, (2, 16, 28, 28), (3, 3))
-    chosen, general = schedule(function, MIDDLE), generic.apply(function, MIDDLE)
-    assert str(chosen) == str(written(function, channelwise.write, MIDDLE)) != str(general)
+    chosen, general = schedule(function, MIDDLE), written(function, Generic(), MIDDLE)
+    assert str(chosen) == str(written(function, Channelwise(), MIDDLE)) != str(general)
 
 
 @pytest.mark.parametrize("case", ["elementwise", "a sum", "a matrix product", "several channels at once"])
@@ -162,10 +160,10 @@ def test_another_kernel_is_left_to_other_rules(case: str) -> None:
         "several channels at once": lambda: topi.nn.group_conv2d_nchw(x, w, 1, 1, 1, 4),
     }
     function = te.create_prim_func([x, *([y] if "product" in case else [w] if "once" in case else []), results[case]()])
-    assert written(function, channelwise.write, WIDE) is None
+    assert written(function, Channelwise(), WIDE) is None
 
 
 def test_a_scalar_machine_keeps_its_memory() -> None:
     scalar = Features(vector_bits=32, vector_registers=16, cores=1)
     function = _depthwise("forward", (2, 16, 28, 28), (3, 3))
-    assert str(schedule(function, scalar)) == str(generic.apply(function, scalar))
+    assert str(schedule(function, scalar)) == str(written(function, Generic(), scalar))

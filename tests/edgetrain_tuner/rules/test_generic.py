@@ -11,7 +11,8 @@ import tvm
 from tvm import te, tirx, topi
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import generic
+from edgetrain_tuner.rules.generic import Generic
+from tests.edgetrain_tuner.rules.unscheduled import written
 
 pytestmark = pytest.mark.compile
 
@@ -78,7 +79,7 @@ def _run(function: Any, arrays: list[Any]) -> Any:
 def test_a_scheduled_kernel_computes_what_the_unscheduled_one_does(case: str) -> None:
     arguments = CASES[case]()
     function = te.create_prim_func(arguments)
-    scheduled = generic.apply(function, FEATURES)
+    scheduled = written(function, Generic(), FEATURES)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal([int(d) for d in t.shape]).astype(np.float32) for t in arguments]
     arrays[-1][...] = np.nan  # an element that nobody writes must show
@@ -87,7 +88,7 @@ def test_a_scheduled_kernel_computes_what_the_unscheduled_one_does(case: str) ->
 
 
 def test_a_fused_epilogue_keeps_no_whole_intermediate() -> None:
-    scheduled = generic.apply(te.create_prim_func(_conv_relu(2, 16, 16, 16, 1)), FEATURES)
+    scheduled = written(te.create_prim_func(_conv_relu(2, 16, 16, 16, 1)), Generic(), FEATURES)
     lowered = tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation()(tvm.IRModule({"main": scheduled}))
     lowered = tvm.s_tir.transform.ConvertBlocksToOpaque()(lowered)
     text = tvm.s_tir.transform.CompactBufferAllocation()(lowered)["main"].script()
@@ -98,6 +99,6 @@ def test_a_fused_epilogue_keeps_no_whole_intermediate() -> None:
 
 def test_one_core_gets_no_parallel_loop() -> None:
     function = te.create_prim_func(_matmul(64, 64, 64, transposed=False))
-    assert "T.parallel" in generic.apply(function, FEATURES).script()
+    assert "T.parallel" in written(function, Generic(), FEATURES).script()
     single = Features(vector_bits=32, vector_registers=16, cores=1)
-    assert "T.parallel" not in generic.apply(function, single).script()
+    assert "T.parallel" not in written(function, Generic(), single).script()

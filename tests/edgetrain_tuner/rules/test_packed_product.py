@@ -10,8 +10,10 @@ from tvm import te, tirx, topi
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import blocking, generic, packed_product, schedule
+from edgetrain_tuner.rules import blocking, packed_product, schedule
 from edgetrain_tuner.rules.contraction import extent_of, find
+from edgetrain_tuner.rules.generic import Generic
+from edgetrain_tuner.rules.packed_product import PackedProduct
 from tests.edgetrain_tuner.rules.unscheduled import assert_computes_the_same, written
 
 pytestmark = pytest.mark.compile
@@ -66,12 +68,12 @@ def _convolution(part: str, batch: int, channels: int, size: int, filters: int, 
 @pytest.mark.parametrize("sizes", [(64, 48, 32), (31, 37, 29), (5, 17, 4), (2, 200, 7), (130, 9, 300)])
 @pytest.mark.parametrize("kind", ["nn", "nt", "tn", "tt"])
 def test_a_matrix_product_of_any_size(kind: str, sizes: tuple[int, int, int], features: Features) -> None:
-    assert_computes_the_same(_product(kind, *sizes), packed_product.write, features)
+    assert_computes_the_same(_product(kind, *sizes), PackedProduct(), features)
 
 
 @pytest.mark.parametrize("depth", [24, 1500], ids=["in one part", "in several parts"])
 def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
-    assert_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), packed_product.write, WIDE)
+    assert_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), PackedProduct(), WIDE)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
 )
 @pytest.mark.parametrize("part", ["forward", "data", "weight"])
 def test_a_convolution_and_its_gradients(part: str, geometry: tuple[int, int, int, int, int, int]) -> None:
-    assert_computes_the_same(_convolution(part, *geometry), packed_product.write, WIDE)
+    assert_computes_the_same(_convolution(part, *geometry), PackedProduct(), WIDE)
 
 
 def test_a_data_gradient_whose_phases_are_of_the_weight_alone() -> None:
@@ -97,7 +99,7 @@ def test_a_data_gradient_whose_phases_are_of_the_weight_alone() -> None:
     window = Window(strides=(3, 3), pads=(0, 0), dilation=(1, 1))
     gradient, weight = te.placeholder((2, 6, 3, 3), name="gradient"), te.placeholder((6, 4, 3, 3), name="weight")
     result = conv2d_data_gradient(gradient, weight, shape=(2, 4, 11, 11), window=window)
-    assert_computes_the_same(te.create_prim_func([gradient, weight, result]), packed_product.write, WIDE)
+    assert_computes_the_same(te.create_prim_func([gradient, weight, result]), PackedProduct(), WIDE)
 
 
 def test_a_strided_data_gradient_multiplies_no_more_than_the_forward_pass() -> None:
@@ -123,10 +125,10 @@ def test_another_kernel_is_left_to_other_rules(case: str) -> None:
         ),
     }
     inputs = [x, w] if case == "a channel by itself" else [x]
-    assert written(te.create_prim_func([*inputs, results[case]()]), packed_product.write, WIDE) is None
+    assert written(te.create_prim_func([*inputs, results[case]()]), PackedProduct(), WIDE) is None
 
 
 def test_a_scalar_machine_keeps_its_memory() -> None:
     scalar = Features(vector_bits=32, vector_registers=16, cores=1)
     function = _product("nn", 64, 64, 64)
-    assert str(schedule(function, scalar)) == str(generic.apply(function, scalar))
+    assert str(schedule(function, scalar)) == str(written(function, Generic(), scalar))

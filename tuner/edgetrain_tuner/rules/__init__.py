@@ -1,35 +1,74 @@
-"""Schedule rules: `apply(function, features) -> scheduled function or None`.
+"""Schedule rules: what each proposes without a search, and how a schedule that is plain data is applied.
 
-The first answer wins; the generic rule answers always. Rules for contractions are asked first, after one analysis of
-the kernel. A faster rule for a kernel family is one more file here and one more entry in a table.
+The first rule with a proposal wins; the generic rule always has one. A faster rule for a kernel family is one more
+file here and one more entry in the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import channelwise, generic, packed_product
-from edgetrain_tuner.rules.contraction import MINIMUM_LANES, Contraction, find
+from edgetrain_tuner.rules.channelwise import Channelwise
+from edgetrain_tuner.rules.contraction import MINIMUM_LANES, find
+from edgetrain_tuner.rules.generic import Generic
+from edgetrain_tuner.rules.packed_product import PackedProduct
+from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
+from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
-ScheduleRule = Callable[[Any, Features], Any]
-ContractionRule = Callable[[Contraction, Features], Any]
-
-CONTRACTION_RULES: tuple[ContractionRule, ...] = (packed_product.write, channelwise.write)
-RULES: tuple[ScheduleRule, ...] = (generic.apply,)
+RULES: tuple[Rule, ...] = (PackedProduct(), Channelwise(), Generic())
 
 
 def schedule(function: Any, features: Features) -> Any:
-    """The scheduled PrimFunc from the first rule that knows `function`."""
-    contraction = find(function) if features.lanes >= MINIMUM_LANES else None
-    if contraction is not None:
-        for write in CONTRACTION_RULES:
-            written = write(contraction, features)
-            if written is not None:
-                return written
-    for apply in RULES:
-        scheduled = apply(function, features)
-        if scheduled is not None:
-            return scheduled
-    return function
+    """The scheduled PrimFunc from the first rule that knows `function`: no search, no cache."""
+    kernel = _analysed(function, features)
+    proposed = _proposed(kernel, features)[0]
+    return _rule(proposed).write(kernel, features, proposed.parameters)
+
+
+def propose(function: Any, features: Features) -> Sequence[Schedule]:
+    """A schedule from each rule that knows `function`; the first is the one that `schedule` applies."""
+    return _proposed(_analysed(function, features), features)
+
+
+def apply(function: Any, schedule: Schedule, features: Features) -> Any:
+    """The scheduled PrimFunc. Raises `ScheduleRefusedError` where the schedule does not fit kernel or target."""
+    return _rule(schedule).write(_analysed(function, features), features, schedule.parameters)
+
+
+def neighbours(function: Any, schedule: Schedule, features: Features) -> list[tuple[str, Schedule]]:
+    """Schedules that differ by one parameter, with its name: all of them fit.
+
+    Parameters that depend on it move along where they must.
+    """
+    rule, kernel = _rule(schedule), _analysed(function, features)
+    return [
+        (name, Schedule(rule.name, parameters))
+        for name, parameters in neighbours_of(rule, kernel, features, schedule.parameters)
+    ]
+
+
+def refit(function: Any, schedule: Schedule, features: Features) -> Schedule:
+    """The nearest schedule that fits: for one that was made for another kernel or another target.
+
+    Raises `ScheduleRefusedError` where its rule cannot write the kernel, or does not exist.
+    """
+    rule = _rule(schedule)
+    return Schedule(rule.name, refitted(rule, _analysed(function, features), features, schedule.parameters))
+
+
+def _analysed(function: Any, features: Features) -> Kernel:
+    return Kernel(function=function, contraction=find(function) if features.lanes >= MINIMUM_LANES else None)
+
+
+def _proposed(kernel: Kernel, features: Features) -> list[Schedule]:
+    proposals = ((rule.name, rule.propose(kernel, features)) for rule in RULES)
+    return [Schedule(name, parameters) for name, parameters in proposals if parameters is not None]
+
+
+def _rule(schedule: Schedule) -> Rule:
+    for rule in RULES:
+        if rule.name == schedule.rule:
+            return rule
+    raise ScheduleRefusedError(f"there is no rule `{schedule.rule}`")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import Contraction, bytes_read, extent_of, is_contiguous
+from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
 MINIMUM_PARALLEL_MULTIPLY_ADDS = 1 << 18
 PANEL_BYTES = 192 * 1024  # a part of the second-level cache that any core with vectors has
@@ -15,6 +16,8 @@ PANEL_BYTES = 192 * 1024  # a part of the second-level cache that any core with 
 PANEL_SHARE = 8
 LEAST_PANEL_BYTES = 8 * 1024
 MOST_ROWS_KEPT = 512  # of the result, while k comes in parts
+MOST_SCRATCH_BYTES = 1024 * 1024  # for a task; what no choice may exceed, wherever it comes from
+PARAMETERS = ("shape", "rows", "depth", "block_tiles")
 # A panel no deeper than this keeps the lines of a column-wise A in the first-level cache until the next rows need them.
 DEPTH_OF_COLUMNS = 128
 FLOAT_BYTES = 4
@@ -57,6 +60,16 @@ class Blocking:
     tasks: int
 
     @property
+    def parameters(self) -> dict[str, Values]:
+        """What of it is a choice; the rest follows, see `blocking_of`."""
+        return {
+            "shape": self.tile.shape,
+            "rows": (self.tile.rows,),
+            "depth": self.depth_shape,
+            "block_tiles": (self.block_tiles,),
+        }
+
+    @property
     def depth(self) -> int:
         return math.prod(self.depth_shape)
 
@@ -76,34 +89,69 @@ class Blocking:
 
 
 def choose_blocking(contraction: Contraction, features: Features) -> Blocking:
-    rows, j_extents = extent_of(contraction.i), [axis.extent for axis in contraction.j]
-    tile = choose_tile(rows, j_extents, features)
+    rows = extent_of(contraction.i)
+    tile = choose_tile(rows, [axis.extent for axis in contraction.j], features)
     depth_shape = _depth_shape(contraction, tile)
-    k_parts = _parts([axis.extent for axis in contraction.k], depth_shape)
-    j_parts = _parts(j_extents, tile.shape)
-    row_tiles = -(-rows // tile.rows)
-    panels = extent_of(contraction.s) * math.prod(j_parts)
-    is_parallel = features.cores > 1 and contraction.multiply_adds >= MINIMUM_PARALLEL_MULTIPLY_ADDS
-    block_tiles = row_tiles if math.prod(k_parts) == 1 else max(1, MOST_ROWS_KEPT // tile.rows)
-    if is_parallel and panels < features.cores:
-        block_tiles = min(block_tiles, -(-row_tiles // features.cores))
-    block_tiles = min(block_tiles, row_tiles)
-    jobs = panels * -(-row_tiles // block_tiles)
+    cut = _cut(contraction, features, tile, depth_shape)
+    block_tiles = cut.row_tiles if cut.parts == 1 else max(1, MOST_ROWS_KEPT // tile.rows)
+    if _is_parallel(contraction, features) and cut.jobs < features.cores:
+        block_tiles = min(block_tiles, -(-cut.row_tiles // features.cores))
+    return _cut(contraction, features, tile, depth_shape, min(block_tiles, cut.row_tiles))
+
+
+def blocking_of(contraction: Contraction, features: Features, parameters: Parameters) -> Blocking:
+    """The blocking with these parameters. Raises `ScheduleRefusedError` where they do not fit."""
+    require_names(parameters, PARAMETERS)
+    shape = require_within("shape", parameters["shape"], [axis.extent for axis in contraction.j])
+    depth_shape = require_within("depth", parameters["depth"], [axis.extent for axis in contraction.k])
+    vectors = -(-math.prod(shape) // features.lanes)
+    (rows,) = require_within("rows", parameters["rows"], [min(extent_of(contraction.i), most_rows(vectors, features))])
+    tile = Tile(rows=rows, vectors=vectors, lanes=features.lanes, shape=shape)
+    row_tiles = -(-extent_of(contraction.i) // rows)
+    (block_tiles,) = require_within("block_tiles", parameters["block_tiles"], [row_tiles])
+    blocking = _cut(contraction, features, tile, depth_shape, block_tiles)
+    if blocking.scratch_bytes > MOST_SCRATCH_BYTES * blocking.tasks:
+        raise ScheduleRefusedError(
+            f"{blocking.scratch_bytes} bytes of scratch for {blocking.tasks} tasks are over {MOST_SCRATCH_BYTES} each"
+        )
+    return blocking
+
+
+def _cut(
+    contraction: Contraction,
+    features: Features,
+    tile: Tile,
+    depth_shape: tuple[int, ...],
+    block_tiles: int | None = None,
+) -> Blocking:
+    """All that follows from a tile, a panel's depth and the tiles of a block: by default, those of all rows."""
+    j_parts = _parts([axis.extent for axis in contraction.j], tile.shape)
+    row_tiles = -(-extent_of(contraction.i) // tile.rows)
+    block_tiles = row_tiles if block_tiles is None else block_tiles
+    jobs = extent_of(contraction.s) * math.prod(j_parts) * -(-row_tiles // block_tiles)
     return Blocking(
         tile=tile,
         depth_shape=depth_shape,
         j_parts=j_parts,
-        k_parts=k_parts,
+        k_parts=_parts([axis.extent for axis in contraction.k], depth_shape),
         row_tiles=row_tiles,
         block_tiles=block_tiles,
         jobs=jobs,
-        tasks=min(features.cores, jobs) if is_parallel else 1,
+        tasks=min(features.cores, jobs) if _is_parallel(contraction, features) else 1,
     )
 
 
+def _is_parallel(contraction: Contraction, features: Features) -> bool:
+    return features.cores > 1 and contraction.multiply_adds >= MINIMUM_PARALLEL_MULTIPLY_ADDS
+
+
+def panel_bytes(contraction: Contraction) -> int:
+    """What a task's panel may take."""
+    return min(PANEL_BYTES, max(LEAST_PANEL_BYTES, bytes_read(contraction.b) // PANEL_SHARE))
+
+
 def _depth_shape(contraction: Contraction, tile: Tile) -> tuple[int, ...]:
-    panel_bytes = min(PANEL_BYTES, max(LEAST_PANEL_BYTES, bytes_read(contraction.b) // PANEL_SHARE))
-    most = max(1, panel_bytes // FLOAT_BYTES // tile.width)
+    most = max(1, panel_bytes(contraction) // FLOAT_BYTES // tile.width)
     if not is_contiguous(contraction.a, contraction.k[-1]):
         most = min(most, DEPTH_OF_COLUMNS)
     *_, deepest = boxes([axis.extent for axis in contraction.k], most)
@@ -132,10 +180,14 @@ def choose_tile(rows: int, extents: Sequence[int], features: Features) -> Tile:
         Tile(rows=tile_rows, vectors=vectors, lanes=lanes, shape=shape)
         for shape in boxes(extents, (registers - 1) // 2 * lanes)
         for vectors in [-(-math.prod(shape) // lanes)]
-        # Registers for the sums, for a row of the panel, and for one element of A.
-        for tile_rows in range(1, min(rows, (registers - 1 - vectors) // vectors) + 1)
+        for tile_rows in range(1, min(rows, most_rows(vectors, features)) + 1)
     ]
     return min(candidates, key=lambda tile: (_cost(rows, extents, tile), -tile.rows * tile.vectors))
+
+
+def most_rows(vectors: int, features: Features) -> int:
+    """Registers for the sums, for a row of the panel, and for one element of A."""
+    return (features.vector_registers - 1 - vectors) // vectors
 
 
 def _cost(rows: int, extents: Sequence[int], tile: Tile) -> float:

@@ -19,32 +19,97 @@ from tvm.ir import TensorLoad
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.inlining import inline_all
+from edgetrain_tuner.rules.rule import Kernel
+from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names
 
 MINIMUM_PARALLEL_WORK = 1 << 15  # loop iterations under which waking threads costs more than it brings
 MAXIMUM_TILE = 512  # elements of the innermost loop: its accumulators stay in the first-level cache
+LEAST_TILE = MAXIMUM_TILE // 16
 MINIMUM_VECTOR_EXTENT = 4
 LARGEST_KEPT_TILE = 1024  # elements between a reduction and its epilogue: each thread keeps them on its stack
+PARAMETERS = ("spatial", "tile", "parallel")
+_TILE_SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 
 
-def apply(function: Any, features: Features) -> Any:
-    """The scheduled PrimFunc; never None. A kernel written as plain loops, without blocks, stays as it is."""
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    schedule = s_tir.Schedule(module)
-    try:
-        schedule.get_sblock("root")
-    except (s_tir.ScheduleError, tvm.error.InternalError):
-        return function
-    inline_all(schedule)
-    done: set[str] = set()
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(block).name_hint in done:
-            continue
-        try:
-            done |= _schedule_block(schedule, block, features)
-        except s_tir.ScheduleError:  # every primitive is valid by itself: the block keeps what was done so far
-            continue
-    return schedule.mod["main"].without_attr("global_symbol")
+class Generic:
+    """The rule; it never declines. A kernel written as plain loops, without blocks, stays as it is.
+
+    Each parameter has a number for each block: the length of the innermost loop where it is split off a longer one
+    (0: it is not), whether threads share the outermost loop, whether an output axis runs innermost.
+    """
+
+    name = "generic"
+
+    def names(self, _kernel: Kernel) -> Sequence[str]:
+        return PARAMETERS
+
+    def propose(self, kernel: Kernel, features: Features) -> Parameters:
+        blocks = _blocks(kernel.function)
+        spatial = tuple(int(block.prefers_spatial) for block in blocks)
+        return {
+            "spatial": spatial,
+            "tile": tuple(_default_tile(block.run(s)) for block, s in zip(blocks, spatial, strict=True)),
+            "parallel": tuple(int(features.cores > 1 and b.work >= MINIMUM_PARALLEL_WORK) for b in blocks),
+        }
+
+    def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
+        """The proposal with one block's number changed."""
+        blocks = _blocks(kernel.function)
+        proposed = {**self.propose(kernel, features), **before}
+        found = [proposed[name]]
+        for number, block in enumerate(blocks):
+            values = {
+                "spatial": block.spatial_choices,
+                "tile": _tile_choices(block.run(proposed["spatial"][number])),
+                "parallel": (0, 1) if features.cores > 1 else (0,),
+            }[name]
+            found += [(*found[0][:number], value, *found[0][number + 1 :]) for value in values]
+        return sorted(set(found))
+
+    def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
+        self._checked(_blocks(kernel.function), features, parameters)
+
+    def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
+        work = _Work.on(kernel.function)
+        if work is None:
+            require_names(parameters, PARAMETERS)
+            return kernel.function
+        blocks, schedule = work.blocks(), work.schedule
+        self._checked(blocks, features, parameters)
+        done: set[str] = set()
+        for number, block in enumerate(blocks):
+            if block.name in done:
+                continue
+            choice = _Choice(**{name: parameters[name][number] for name in PARAMETERS})
+            try:
+                done |= _schedule_block(schedule, block, choice)
+            except s_tir.ScheduleError:  # every primitive is valid by itself: the block keeps what was done so far
+                continue
+        return schedule.mod["main"].without_attr("global_symbol")
+
+    def _checked(self, blocks: Sequence[_Block], features: Features, parameters: Parameters) -> None:
+        require_names(parameters, PARAMETERS)
+        for name in PARAMETERS:
+            if len(parameters[name]) != len(blocks):
+                raise ScheduleRefusedError(f"{name} has {len(parameters[name])} numbers for {len(blocks)} blocks")
+        for number, block in enumerate(blocks):
+            spatial, tile, parallel = (parameters[name][number] for name in PARAMETERS)
+            if spatial not in block.spatial_choices:
+                raise ScheduleRefusedError(f"block {number} has no such innermost loop")
+            if tile < 0 or (tile and block.run(spatial) % tile):
+                raise ScheduleRefusedError(f"block {number}'s innermost loop of {block.run(spatial)} has no {tile}")
+            if parallel not in (0, 1) or (parallel and features.cores == 1):
+                raise ScheduleRefusedError(f"block {number} is not shared among {features.cores} cores")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """A block's numbers."""
+
+    spatial: int
+    tile: int
+    parallel: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +141,98 @@ def _uses(expr: Any, variables: Sequence[Any]) -> bool:
 
     tvm_ffi.structural_walk(expr, (tirx.Var, visit))
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """What the rule knows of a block before it is scheduled."""
+
+    reference: Any
+    name: str
+    is_plain: bool  # one loop for each axis; a block that is not was scheduled by hand
+    spatial: tuple[int, ...]  # positions of its axes
+    reduce: tuple[int, ...]
+    spatial_tail: int  # how many of the last axes run through memory as one
+    reduce_tail: int
+    spatial_run: int  # how long that run is
+    prefers_spatial: bool
+    work: int
+
+    @property
+    def spatial_choices(self) -> tuple[int, ...]:
+        if not self.is_plain or not self.spatial:
+            return (0,)
+        return (0, 1) if self.reduce else (1,)
+
+    def run(self, spatial: int) -> int:
+        """The innermost loop that a tile may be split off; 1 where there is none."""
+        return self.spatial_run if spatial else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """A kernel under scheduling. `original` is held on to: otherwise TVM changes the caller's kernel in place."""
+
+    original: Any
+    schedule: Any
+
+    @staticmethod
+    def on(function: Any) -> _Work | None:
+        """With all inlined that can be; None for a kernel without blocks."""
+        module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+        schedule = s_tir.Schedule(module)
+        try:
+            schedule.get_sblock("root")
+        except (s_tir.ScheduleError, tvm.error.InternalError):
+            return None
+        inline_all(schedule)
+        return _Work(original=module, schedule=schedule)
+
+    def blocks(self) -> list[_Block]:
+        root = self.schedule.get_sblock("root")
+        return [_block(self.schedule, block) for block in self.schedule.get_child_blocks(root)]
+
+
+def _blocks(function: Any) -> list[_Block]:
+    work = _Work.on(function)
+    return [] if work is None else work.blocks()
+
+
+def _block(schedule: Any, block: Any) -> _Block:
+    info = schedule.get(block)
+    loops = schedule.get_loops(block)
+    axes = list(info.iter_vars)
+    spatial = tuple(i for i, a in enumerate(axes) if int(a.iter_type) == _SPATIAL)
+    reduce = tuple(i for i, a in enumerate(axes) if int(a.iter_type) == _REDUCE)
+    is_plain = bool(loops) and len(axes) == len(loops) == len(spatial) + len(reduce)
+    accesses = _accesses(info) if is_plain else []
+    tails = [_fusible_tail([axes[i] for i in group], accesses) for group in (spatial, reduce)]
+    spatial_run = math.prod(int(axes[i].dom.extent) for i in spatial[-tails[0] :])
+    return _Block(
+        reference=block,
+        name=info.name_hint,
+        is_plain=is_plain,
+        spatial=spatial,
+        reduce=reduce,
+        spatial_tail=tails[0],
+        reduce_tail=tails[1],
+        spatial_run=spatial_run,
+        prefers_spatial=is_plain
+        and bool(spatial)
+        and (not reduce or _prefers_spatial(axes, spatial, reduce, accesses, spatial_run)),
+        work=math.prod(int(a.dom.extent) for a in axes),
+    )
+
+
+def _prefers_spatial(
+    axes: Sequence[Any], spatial: Sequence[int], reduce: Sequence[int], accesses: Sequence[_Access], run: int
+) -> bool:
+    """Whether the last output axis, rather than the last reduction axis, should run innermost."""
+    if run < MINIMUM_VECTOR_EXTENT:
+        return False
+    along_output = _strided_accesses(axes[spatial[-1]].var, accesses)
+    along_reduction = _strided_accesses(axes[reduce[-1]].var, accesses)
+    return along_output <= along_reduction
 
 
 def _fusible_tail(axes: Sequence[Any], accesses: Sequence[_Access]) -> int:
@@ -119,40 +276,30 @@ def _step(index: Any, variable: Any) -> int | None:
     return int(coefficients[0])
 
 
-def _schedule_block(schedule: Any, block: Any, features: Features) -> set[str]:
+def _schedule_block(schedule: Any, block: _Block, choice: _Choice) -> set[str]:
     """Schedules one block; returns the names of the later blocks it took along."""
-    info = schedule.get(block)
-    loops = schedule.get_loops(block)
-    axes = list(info.iter_vars)
-    if not loops or len(axes) != len(loops):  # a block that is not one loop an axis was scheduled by hand
+    if not block.is_plain:
         return set()
-    accesses = _accesses(info)
-    spatial = [i for i, a in enumerate(axes) if int(a.iter_type) == _SPATIAL]
-    reduce = [i for i, a in enumerate(axes) if int(a.iter_type) == _REDUCE]
-    if len(spatial) + len(reduce) != len(axes):
-        return set()
-    work = math.prod(int(a.dom.extent) for a in axes)
-    outer = [loops[i] for i in spatial]
+    loops = schedule.get_loops(block.reference)
+    outer = [loops[i] for i in block.spatial]
     inner: list[Any] = []
-    reduction = [loops[i] for i in reduce]
-    if spatial and (not reduce or _prefer_spatial(axes, spatial, reduce, accesses)):
-        tail = _fusible_tail([axes[i] for i in spatial], accesses)
-        outer, inner = _split_tail(schedule, outer, tail)
+    reduction = [loops[i] for i in block.reduce]
+    if choice.spatial:
+        outer, inner = _split_tail(schedule, outer, block.spatial_tail, choice.tile)
         _reorder(schedule, [*outer, *reduction, *inner])
-    elif reduce:
-        tail = _fusible_tail([axes[i] for i in reduce], accesses)
+    elif reduction:
         _reorder(schedule, [*outer, *reduction])
-        if tail > 1:
-            reduction = [*reduction[:-tail], schedule.fuse(*reduction[-tail:])]
+        if block.reduce_tail > 1:
+            reduction = [*reduction[: -block.reduce_tail], schedule.fuse(*reduction[-block.reduce_tail :])]
     outermost = schedule.fuse(*outer) if len(outer) > 1 else outer[0] if outer else None
-    if outermost is not None and features.cores > 1 and work >= MINIMUM_PARALLEL_WORK:
+    if outermost is not None and choice.parallel:
         schedule.parallel(outermost)
     if not reduction:
         return set()
     tile = math.prod(int(schedule.get(loop).extent) for loop in inner)
     fits_a_stack = outermost is not None and tile <= LARGEST_KEPT_TILE
-    taken = _take_epilogue(schedule, block, outermost) if fits_a_stack else set()
-    schedule.decompose_reduction(block, reduction[0])
+    taken = _take_epilogue(schedule, block.reference, outermost) if fits_a_stack else set()
+    schedule.decompose_reduction(block.reference, reduction[0])
     return taken
 
 
@@ -170,29 +317,27 @@ def _take_epilogue(schedule: Any, block: Any, loop: Any) -> set[str]:
     return {schedule.get(consumers[0]).name_hint}
 
 
-def _prefer_spatial(
-    axes: Sequence[Any], spatial: Sequence[int], reduce: Sequence[int], accesses: Sequence[_Access]
-) -> bool:
-    """Whether the last output axis, rather than the last reduction axis, should run innermost."""
-    tail = _fusible_tail([axes[i] for i in spatial], accesses)
-    extent = math.prod(int(axes[i].dom.extent) for i in spatial[-tail:])
-    if extent < MINIMUM_VECTOR_EXTENT:
-        return False
-    along_output = _strided_accesses(axes[spatial[-1]].var, accesses)
-    along_reduction = _strided_accesses(axes[reduce[-1]].var, accesses)
-    return along_output <= along_reduction
-
-
-def _split_tail(schedule: Any, loops: Sequence[Any], tail: int) -> tuple[list[Any], list[Any]]:
-    """The last `tail` loops fused to one and, where long, split by its largest divisor up to MAXIMUM_TILE."""
+def _split_tail(schedule: Any, loops: Sequence[Any], tail: int, tile: int) -> tuple[list[Any], list[Any]]:
+    """The last `tail` loops fused to one and, where a tile is asked for, split by it."""
     fused = schedule.fuse(*loops[-tail:]) if tail > 1 else loops[-1]
     outer = list(loops[:-tail])
-    extent = int(schedule.get(fused).extent)
-    tile = max((d for d in range(1, MAXIMUM_TILE + 1) if extent % d == 0), default=1)
-    if extent <= MAXIMUM_TILE or tile < MAXIMUM_TILE // 16:
+    if not tile:
         return outer, [fused]
     before, inside = schedule.split(fused, [None, tile])
     return [*outer, before], [inside]
+
+
+def _default_tile(extent: int) -> int:
+    """The largest divisor up to MAXIMUM_TILE of a long loop, unless that is small; 0 where it is not split."""
+    tile = max((d for d in range(1, MAXIMUM_TILE + 1) if extent % d == 0), default=1)
+    return 0 if extent <= MAXIMUM_TILE or tile < LEAST_TILE else tile
+
+
+def _tile_choices(extent: int) -> list[int]:
+    """Divisors about evenly spaced in the logarithm, none of them so long that it fits no first-level cache."""
+    divisors = [d for d in range(LEAST_TILE, min(extent, 8 * MAXIMUM_TILE)) if extent % d == 0]
+    nearest = {min(divisors, key=lambda d: abs(math.log2(d / size))) for size in _TILE_SIZES if divisors}
+    return sorted({0, _default_tile(extent), *nearest})
 
 
 def _reorder(schedule: Any, loops: Sequence[Any]) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 from tvm import tirx
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.blocking import Blocking, choose_blocking
+from edgetrain_tuner.rules.blocking import PARAMETERS, Blocking, blocking_of, choose_blocking
+from edgetrain_tuner.rules.blocking_choices import choices
 from edgetrain_tuner.rules.contraction import Contraction, extent_of, is_contiguous, is_known, replaced, values_of
 from edgetrain_tuner.rules.loops import (
     REGISTERS,
@@ -32,21 +33,45 @@ from edgetrain_tuner.rules.loops import (
     sequence,
     when,
 )
+from edgetrain_tuner.rules.rule import Kernel
+from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
 
 MINIMUM_MULTIPLY_ADDS = 1 << 16  # below, copying a panel costs more than it brings
 MINIMUM_DEPTH = 4
 
-Values = Mapping[Any, Any]
+AxisValues = Mapping[Any, Any]
 _ZERO = tirx.FloatImm("float32", 0.0)
 
 
-def write(contraction: Contraction, features: Features) -> Any | None:
-    """The kernel with its loops written out, or None if no panel would be used twice, or the kernel is too small."""
-    if not contraction.i or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
-        return None
-    if extent_of(contraction.j) * 2 < features.lanes or extent_of(contraction.k) < MINIMUM_DEPTH:
-        return None
-    return _Writer(contraction, choose_blocking(contraction, features)).function()
+class PackedProduct:
+    """The rule. It declines where no panel would be used twice, and where the kernel is too small."""
+
+    name = "packed_product"
+
+    def names(self, _kernel: Kernel) -> Sequence[str]:
+        return PARAMETERS
+
+    def propose(self, kernel: Kernel, features: Features) -> Parameters | None:
+        contraction = kernel.contraction
+        if contraction is None or not contraction.i or contraction.multiply_adds < MINIMUM_MULTIPLY_ADDS:
+            return None
+        if extent_of(contraction.j) * 2 < features.lanes or extent_of(contraction.k) < MINIMUM_DEPTH:
+            return None
+        return choose_blocking(contraction, features).parameters
+
+    def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
+        return [] if kernel.contraction is None else choices(kernel.contraction, features, name, before)
+
+    def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
+        self._blocking(kernel, features, parameters)
+
+    def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
+        return _Writer(*self._blocking(kernel, features, parameters)).function()
+
+    def _blocking(self, kernel: Kernel, features: Features, parameters: Parameters) -> tuple[Contraction, Blocking]:
+        if kernel.contraction is None or not kernel.contraction.i:
+            raise ScheduleRefusedError("the kernel is no sum of products with rows")
+        return kernel.contraction, blocking_of(kernel.contraction, features, parameters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +79,7 @@ class _Panel:
     """A panel under work: the axes' values that it fixes, and where in j and k it begins."""
 
     task: Any
-    s_values: Values
+    s_values: AxisValues
     j_start: Sequence[Any]
     k_start: Sequence[Any]
     k_extents: Sequence[Any]  # how deep it is; the last one of an axis may be less deep than the others
@@ -153,7 +178,7 @@ class _Writer:
 
         return self._loops.nest("pack", (*j_shape, *k_shape) if by_column else (*k_shape, *j_shape), copy)
 
-    def _inside(self, values: Values) -> Any | None:
+    def _inside(self, values: AxisValues) -> Any | None:
         """Whether the position exists, where a tile reaches beyond the end of an axis; None if it always does."""
         axes = zip(self._c.j, self._tile.shape, strict=True)
         conditions = [values[axis.variable] < axis.extent for axis, size in axes if axis.extent % size]
@@ -212,7 +237,7 @@ class _Writer:
 
         return self._each(add)
 
-    def _row_values(self, row: Any) -> Values:
+    def _row_values(self, row: Any) -> AxisValues:
         return values_of(self._c.i, digits_of(row, [axis.extent for axis in self._c.i]))
 
     def _store(self, panel: _Panel, tile: _Rows, sums: Any) -> Any:

@@ -14,8 +14,12 @@ from edgetrain_tuner.rules.blocking import (
 )
 from edgetrain_tuner.rules.contraction import bytes_read, extent_of
 from edgetrain_tuner.rules.windows import Coordinate, Windowed
+from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
 PLANE_BYTES = 32 * 1024  # stays in the first-level cache, or nearly
+MOST_PLANE_BYTES = 256 * 1024  # what no choice may exceed, unless a single tile does
+PARAMETERS = ("rows", "vectors", "tap_rows", "band_tiles")
+_OF_TILES = PARAMETERS[:-1]
 MOST_UNROLLED = 448  # multiply-adds written out; more would not stay in the cache of decoded instructions
 _SUMS_IN_FLIGHT = 8  # as in `blocking`
 _LOAD_SHARE = 0.5  # of a multiply-add: most loads here are not aligned
@@ -46,6 +50,11 @@ class WindowTiling:
     tasks: int
 
     @property
+    def parameters(self) -> dict[str, Values]:
+        """What of it is a choice; the rest follows, see `tiling_of`."""
+        return {**{name: (getattr(self.tile, name),) for name in _OF_TILES}, "band_tiles": (self.band_tiles,)}
+
+    @property
     def bands(self) -> int:
         return -(-self.row_tiles // self.band_tiles)
 
@@ -57,18 +66,45 @@ class WindowTiling:
 
 def choose_tiling(window: Windowed, features: Features) -> WindowTiling | None:
     """None where no tile fits the registers."""
-    candidates = list(_tiles(window, features))
+    # Of the window as many rows at a time as fit: the last of each size.
+    candidates = {(tile.rows, tile.vectors): tile for tile in tiles(window, features)}
     if not candidates:
         return None
-    tile = min(candidates, key=lambda tile: (_cost(window, tile), -tile.rows * tile.vectors))
-    rows, columns = window.rows.position.extent, window.columns.position.extent
-    row_tiles, column_tiles = -(-rows // tile.rows), -(-columns // tile.width)
+    tile = min(candidates.values(), key=lambda tile: (_cost(window, tile), -tile.rows * tile.vectors))
     # As with panels: a task's plane is small beside what it is copied from.
     most_bytes = min(PLANE_BYTES, max(LEAST_PANEL_BYTES, bytes_read(window.b) // PANEL_SHARE))
+    row_tiles = -(-window.rows.position.extent // tile.rows)
+    return _cut(window, features, tile, even_bands(row_tiles, most_band_tiles(window, tile, most_bytes)))
+
+
+def tiling_of(window: Windowed, features: Features, parameters: Parameters) -> WindowTiling:
+    """The tiling with these parameters. Raises `ScheduleRefusedError` where they do not fit."""
+    require_names(parameters, PARAMETERS)
+    fitting = [t for t in tiles(window, features) if all(parameters[n] == (getattr(t, n),) for n in _OF_TILES)]
+    if not fitting:
+        raise ScheduleRefusedError(f"a tile of {[parameters[n] for n in _OF_TILES]} does not fit the registers")
+    most = most_band_tiles(window, fitting[0], MOST_PLANE_BYTES)
+    (band_tiles,) = require_within("band_tiles", parameters["band_tiles"], [most])
+    return _cut(window, features, fitting[0], band_tiles)
+
+
+def most_band_tiles(window: Windowed, tile: WindowTile, most_bytes: int) -> int:
+    """Tiles of rows whose band is no larger, but at least one."""
+    row_tiles = -(-window.rows.position.extent // tile.rows)
+    column_tiles = -(-window.columns.position.extent // tile.width)
     band_tiles = 1
     while band_tiles < row_tiles and _plane_bytes(window, tile, band_tiles + 1, column_tiles) <= most_bytes:
         band_tiles += 1
-    band_tiles = -(-row_tiles // -(-row_tiles // band_tiles))  # bands of about the same size
+    return band_tiles
+
+
+def even_bands(row_tiles: int, band_tiles: int) -> int:
+    """Bands of about the same size, as many as before."""
+    return -(-row_tiles // -(-row_tiles // band_tiles))
+
+
+def _cut(window: Windowed, features: Features, tile: WindowTile, band_tiles: int) -> WindowTiling:
+    row_tiles = -(-window.rows.position.extent // tile.rows)
     jobs = extent_of(window.channels)
     if window.slides_over_result:
         jobs *= extent_of(window.images) * -(-row_tiles // band_tiles)
@@ -76,7 +112,7 @@ def choose_tiling(window: Windowed, features: Features) -> WindowTiling | None:
     return WindowTiling(
         tile=tile,
         row_tiles=row_tiles,
-        column_tiles=column_tiles,
+        column_tiles=-(-window.columns.position.extent // tile.width),
         band_tiles=band_tiles,
         jobs=jobs,
         tasks=min(features.cores, jobs) if is_parallel else 1,
@@ -93,7 +129,8 @@ def _plane_bytes(window: Windowed, tile: WindowTile, band_tiles: int, column_til
     return FLOAT_BYTES * plane_elements(window.rows, window.columns, positions, width)
 
 
-def _tiles(window: Windowed, features: Features) -> Iterator[WindowTile]:
+def tiles(window: Windowed, features: Features) -> Iterator[WindowTile]:
+    """Every tile that fits the registers and the cache of decoded instructions."""
     columns = window.columns.position.extent
     lanes = min(features.lanes, max(_LEAST_LANES, 1 << (columns - 1).bit_length()))
     registers, tap_rows, tap_columns = (
@@ -106,8 +143,9 @@ def _tiles(window: Windowed, features: Features) -> Iterator[WindowTile]:
         if not window.slides_over_result:
             # Registers for the sums, for an element of A in each row, and for one of B.
             group = min(tap_rows, (registers - 1 - rows) // tap_columns)
-            if group and rows * window.taps <= MOST_UNROLLED:
-                yield WindowTile(rows=rows, vectors=1, lanes=lanes, tap_rows=group)
+            if rows * window.taps <= MOST_UNROLLED:
+                for count in range(1, group + 1):
+                    yield WindowTile(rows=rows, vectors=1, lanes=lanes, tap_rows=count)
             continue
         for vectors in range(1, min(-(-columns // lanes), _SUMS_IN_FLIGHT) + 1):
             unrolled = rows * vectors * window.taps * phases

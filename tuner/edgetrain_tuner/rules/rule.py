@@ -1,0 +1,116 @@
+"""What a schedule rule is: parameters from a model of the machine, loops from parameters, and which others to try."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules.contraction import Contraction
+from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A PrimFunc and what all rules want to know of it; `contraction` is None where it is no sum of products."""
+
+    function: Any
+    contraction: Contraction | None
+
+
+class Rule(Protocol):
+    """A way to write kernels of a family. Parameters come in an order: what may be chosen depends on those before."""
+
+    @property
+    def name(self) -> str: ...
+
+    def names(self, kernel: Kernel) -> Sequence[str]:
+        """The parameters, in their order."""
+        ...
+
+    def propose(self, kernel: Kernel, features: Features) -> Parameters | None:
+        """The parameters that need no search; None if the rule has nothing to say about the kernel."""
+        ...
+
+    def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
+        """Values of a parameter worth trying, growing, after those `before` it; each leads to a schedule that fits."""
+        ...
+
+    def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
+        """Raises `ScheduleRefusedError` where the parameters do not fit the kernel or the registers."""
+        ...
+
+    def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
+        """The scheduled PrimFunc. Raises `ScheduleRefusedError` like `check`."""
+        ...
+
+
+def fits(rule: Rule, kernel: Kernel, features: Features, parameters: Parameters) -> bool:
+    try:
+        rule.check(kernel, features, parameters)
+    except ScheduleRefusedError:
+        return False
+    return True
+
+
+def refitted(rule: Rule, kernel: Kernel, features: Features, wanted: Parameters) -> dict[str, Values]:
+    """The parameters as they are where they fit, else the nearest choices one after the other.
+
+    Near is near in the logarithm: from 4 to 8 is as far as from 32 to 64. A missing parameter gets its proposed value.
+    Raises `ScheduleRefusedError` where the rule cannot write the kernel at all.
+    """
+    if fits(rule, kernel, features, wanted):
+        return dict(wanted)
+    proposed = rule.propose(kernel, features)
+    if proposed is None:
+        raise ScheduleRefusedError(f"rule {rule.name} does not write this kernel")
+    chosen: dict[str, Values] = {}
+    for name in rule.names(kernel):
+        target = wanted.get(name, proposed[name])
+        choices = rule.choices(kernel, features, name, chosen)
+        if not choices:
+            return dict(proposed)
+        chosen[name] = min(choices, key=lambda value: (distance(value, target), value))
+    return chosen if fits(rule, kernel, features, chosen) else dict(proposed)
+
+
+def distance(one: Values, other: Values) -> float:
+    """Between two values of a parameter, in the logarithm; by their products where the axes are not the same ones."""
+    if len(one) != len(other):
+        one, other = (math.prod(one),), (math.prod(other),)
+    apart = sum(abs(math.log2((a + 1) / (b + 1))) for a, b in zip(one, other, strict=True))
+    return apart + abs(math.log2((math.prod(one) + 1) / (math.prod(other) + 1)))
+
+
+def neighbours_of(
+    rule: Rule, kernel: Kernel, features: Features, parameters: Parameters
+) -> Iterator[tuple[str, dict[str, Values]]]:
+    """Each parameter moved to the next choice on either side, the later ones refitted to it; with the moved name."""
+    names = list(rule.names(kernel))
+    for position, name in enumerate(names):
+        before = {n: parameters[n] for n in names[:position]}
+        choices = rule.choices(kernel, features, name, before)
+        for value in _next_to(choices, parameters[name]):
+            moved = refitted(rule, kernel, features, {**parameters, name: value})
+            if moved[name] == value and moved != dict(parameters):
+                yield name, moved
+
+
+def _next_to(choices: Sequence[Values], value: Values) -> list[Values]:
+    """The choices on either side of `value`, which need not be one of them."""
+    others = sorted((c for c in choices if c != value), key=lambda c: (distance(c, value), c))
+    below = [c for c in others if _is_less(c, value)][:1]
+    above = [c for c in others if not _is_less(c, value)][:1]
+    return below + above
+
+
+def _is_less(one: Values, other: Values) -> bool:
+    return (math.prod(one), one) < (math.prod(other), other)
+
+
+def on_log_grid(most: int, steps_a_doubling: int = 2) -> list[int]:
+    """Whole numbers from 1 to `most`, about evenly spaced in the logarithm, `most` included."""
+    count = max(1, round(math.log2(most) * steps_a_doubling)) if most > 1 else 0
+    return sorted({1, most, *(round(2 ** (n / steps_a_doubling)) for n in range(count))} & set(range(1, most + 1)))
