@@ -19,4 +19,4 @@ def test_another_rule_or_value_is_another_schedule() -> None:
 
 
 def test_it_is_shown_in_one_line() -> None:
-    assert str(Schedule("packed_product", {"shape": (1, 16), "rows": (6,)})) == "packed_product shape 1x16 rows 6"
+    assert str(Schedule("packed-product", {"shape": (1, 16), "rows": (6,)})) == "packed-product shape 1x16 rows 6"

@@ -131,7 +131,7 @@ def test_what_fits_is_refitted_to_itself(kernel: str) -> None:
 
 
 def test_a_kernel_of_twice_the_size_takes_the_same_tile() -> None:
-    tuned = Schedule("packed_product", {"shape": (8,), "rows": (4,), "depth": (32,), "block_tiles": (3,)})
+    tuned = Schedule("packed-product", {"shape": (8,), "rows": (4,), "depth": (32,), "block_tiles": (3,)})
     refitted = rules.refit(_product(96, 128, 64), tuned, AVX2)
     assert refitted.parameters["shape"] == (8,)
     assert refitted.parameters["rows"] == (4,)
@@ -140,13 +140,13 @@ def test_a_kernel_of_twice_the_size_takes_the_same_tile() -> None:
 @pytest.mark.parametrize(
     ("rule", "changed"),
     [
-        ("packed_product", {"rows": (0,)}),
-        ("packed_product", {"rows": (14,)}),
-        ("packed_product", {"shape": (1000,)}),
-        ("packed_product", {"shape": (1, 16)}),
-        ("packed_product", {"depth": (33,)}),
-        ("packed_product", {"block_tiles": (1 << 20,)}),
-        ("packed_product", {"unroll": (2,)}),
+        ("packed-product", {"rows": (0,)}),
+        ("packed-product", {"rows": (14,)}),
+        ("packed-product", {"shape": (1000,)}),
+        ("packed-product", {"shape": (1, 16)}),
+        ("packed-product", {"depth": (33,)}),
+        ("packed-product", {"block_tiles": (1 << 20,)}),
+        ("packed-product", {"unroll": (2,)}),
         ("generic", {"tile": (7, 0)}),
         ("generic", {"parallel": (2, 0)}),
         ("generic", {"spatial": (1,)}),
@@ -164,9 +164,9 @@ def test_what_does_not_fit_is_refused(rule: str, changed: Mapping[str, tuple[int
 
 def test_registers_decide_what_fits() -> None:
     function = _product(48, 64, 32)
-    wide = Schedule("packed_product", {"shape": (16,), "rows": (9,), "depth": (32,), "block_tiles": (1,)})
+    wide = Schedule("packed-product", {"shape": (16,), "rows": (9,), "depth": (32,), "block_tiles": (1,)})
     few = Features(vector_bits=128, vector_registers=16, cores=1)
-    rules.apply(function, Schedule("packed_product", {**wide.parameters, "rows": (2,)}), few)
+    rules.apply(function, Schedule("packed-product", {**wide.parameters, "rows": (2,)}), few)
     with pytest.raises(ScheduleRefusedError, match="rows"):
         rules.apply(function, wide, few)
     many = Features(vector_bits=256, vector_registers=32, cores=1)

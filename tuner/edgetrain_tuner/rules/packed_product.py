@@ -46,7 +46,7 @@ _ZERO = tirx.FloatImm("float32", 0.0)
 class PackedProduct:
     """The rule. It declines where no panel would be used twice, and where the kernel is too small."""
 
-    name = "packed_product"
+    name = "packed-product"
 
     def names(self, _kernel: Kernel) -> Sequence[str]:
         return PARAMETERS
