@@ -85,6 +85,10 @@ class CodegenRequest:
     def file(self) -> str:
         return f"kernels-{self.name}.o"
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CodegenRequest:
+        return cls(**{**data, "features": tuple(data["features"])})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileRequest:
@@ -102,7 +106,7 @@ class CompileRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CompileRequest:
-        codegens = tuple(CodegenRequest(**{**c, "features": tuple(c["features"])}) for c in data["codegens"])
+        codegens = tuple(CodegenRequest.from_json(codegen) for codegen in data["codegens"])
         model, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
         return cls(**{**data, "model": model, "options": options, "codegens": codegens})
 

@@ -79,7 +79,7 @@ def lower(extracted: Extracted, features: Features, progress: Callable[[int, int
     for count, kernel in enumerate(extracted.kernels, 1):
         done = replace(kernel, function=schedule(kernel.function, features))
         scheduled.append(done)
-        scratch[kernel.symbol] = _scratch_of(done)
+        scratch[kernel.symbol] = scratch_of(done)
         if progress:
             progress(count, len(extracted.kernels))
     graph = extracted.graph
@@ -139,7 +139,8 @@ def _passes_before_pointers() -> list[Any]:
     ]
 
 
-def _scratch_of(kernel: Kernel) -> tuple[int, ...]:
+def scratch_of(kernel: Kernel) -> tuple[int, ...]:
+    """The sizes of what a scheduled kernel wants beside its tensors, in the order of its extra pointers."""
     module = tvm.IRModule({kernel.symbol: _prepared(kernel)})
     lowered = ir.transform.Sequential(_passes_before_pointers())(module)
     return tuple(nbytes for _, nbytes in _arena_allocations(lowered[kernel.symbol].body))

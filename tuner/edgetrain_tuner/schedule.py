@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+# What rules and their parameters mean. A change of meaning makes schedules that were stored before it useless.
+RULES_VERSION = 1
+
 Values = tuple[int, ...]
 Parameters = Mapping[str, Values]
 

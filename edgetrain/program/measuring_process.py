@@ -1,0 +1,38 @@
+"""The process that measures schedules: `python -m edgetrain.program.measuring_process`.
+
+What it compiles may crash or hang: it is kept apart, so that the search goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from edgetrain.program.compile import CodegenRequest
+
+
+def main() -> int:
+    # The libraries below print to standard output when they please; the protocol needs a channel of its own.
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    hello = json.loads(sys.stdin.readline())
+    from edgetrain.program.kernel_library import KernelLibrary
+    from edgetrain.program.lower import CodegenTarget
+    from edgetrain_tuner.features import Features
+    from edgetrain_tuner.measure.bench import Bench
+    from edgetrain_tuner.measure.serve import serve
+
+    codegen = CodegenRequest.from_json(hello["codegen"])
+    target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
+    with tempfile.TemporaryDirectory(prefix="edgetrain-measure-") as folder:
+        library = KernelLibrary(target, threads=hello["threads"], folder=Path(folder))
+        serve(Bench(library.build, Features(**hello["features"])), sys.stdin, channel)
+        library.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

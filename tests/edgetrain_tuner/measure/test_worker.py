@@ -1,0 +1,48 @@
+"""A measuring process that crashes or hangs costs a trial, not the search."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgetrain_tuner.measure.bench import Subject
+from edgetrain_tuner.measure.outcome import Opened
+from edgetrain_tuner.measure.serve import packed
+from edgetrain_tuner.measure.worker import Limits, Worker
+from tests.edgetrain_tuner.measure.test_bench import product, tile_of
+
+pytestmark = pytest.mark.compile
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMAND = (sys.executable, "-m", "tests.edgetrain_tuner.measure.stand_in")
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'tuner'}")
+    with Worker(COMMAND, {}, limits=Limits(compile_s=3.0)) as worker:
+        assert isinstance(worker.open(0, packed(Subject(function=product(), outputs=1))), Opened)
+        yield worker
+
+
+def test_the_process_answers_after_a_crash_a_hang_and_nonsense(worker: Worker) -> None:
+    rows = {4: "crashed", 3: "timed out", 2: "wrong", 5: "failed", 6: "measured"}
+    for count, status in rows.items():
+        assert worker.measure(0, tile_of(count), budget_s=0.01).status == status, count
+    assert worker.restarts == 2
+
+
+def test_a_kernel_that_is_closed_can_be_opened_again(worker: Worker) -> None:
+    worker.close(0)
+    assert isinstance(worker.open(0, packed(Subject(function=product(), outputs=1))), Opened)
+    assert worker.measure(0, tile_of(6), budget_s=0.01).status == "measured"
+
+
+def test_a_process_that_does_not_start_is_said() -> None:
+    with Worker((sys.executable, "-c", "raise SystemExit(3)"), {}) as worker:
+        assert worker.open(0, packed(Subject(function=product(), outputs=1))) == "the measuring process ended"

@@ -1,0 +1,159 @@
+"""The search finds what is better, spends what it may, and never ends with less than the default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from edgetrain_tuner.measure.outcome import Outcome
+from edgetrain_tuner.schedule import Schedule
+from edgetrain_tuner.search import Allowance, Progress, Tunable, search
+
+
+def _schedule(x: int, y: int) -> Schedule:
+    return Schedule("r", {"x": (x,), "y": (y,)})
+
+
+def _neighbours(schedule: Schedule) -> list[tuple[str, Schedule]]:
+    (x,), (y,) = schedule.parameters["x"], schedule.parameters["y"]
+    moves = [("x", x - 1, y), ("x", x + 1, y), ("y", x, y - 1), ("y", x, y + 1)]
+    return [(name, _schedule(a, b)) for name, a, b in moves if 0 <= a <= 9 and 0 <= b <= 9]
+
+
+def _bowl(x: int, y: int) -> float:
+    """Seconds, least at (7, 2)."""
+    return 1.0 + 0.1 * abs(x - 7) + 0.2 * abs(y - 2)
+
+
+class Landscape:
+    """Measures by a formula; the default is at (4, 4)."""
+
+    def __init__(self, seconds: Callable[[int, int], float], status: Callable[[int, int], str] = lambda *_: "measured"):
+        self._seconds, self._status = seconds, status
+        self.asked: list[tuple[int, Schedule]] = []
+        self.now = 0.0
+
+    def measure(self, number: int, schedule: Schedule, *, budget_s: float) -> Outcome:
+        self.asked.append((number, schedule))
+        self.now += 1.0
+        (x,), (y,) = schedule.parameters["x"], schedule.parameters["y"]
+        if self._status(x, y) != "measured":
+            return Outcome(status=self._status(x, y))
+        return Outcome(status="measured", seconds=self._seconds(x, y), default_seconds=self._seconds(4, 4), n=5)
+
+    def clock(self) -> float:
+        return self.now
+
+
+def _tunable(number: int = 0, weight: float = 1.0, starts: Sequence[Schedule] = ()) -> Tunable:
+    return Tunable(number=number, weight=weight, default=_schedule(4, 4), starts=tuple(starts), neighbours=_neighbours)
+
+
+def _trials(count: int, landscape: Landscape) -> Allowance:
+    return Allowance(trials=count, clock=landscape.clock)
+
+
+def test_descent_ends_in_the_valley() -> None:
+    landscape = Landscape(_bowl)
+    (found,) = search([_tunable()], landscape, _trials(100, landscape))
+    assert found.best is not None
+    assert found.best.schedule == _schedule(7, 2)
+
+
+def test_it_stops_by_itself_where_no_neighbour_is_better() -> None:
+    landscape = Landscape(_bowl)
+    (found,) = search([_tunable()], landscape, _trials(1000, landscape))
+    assert len(found.trials) < 30
+
+
+def test_a_good_start_is_tried_first_and_saves_trials() -> None:
+    landscape = Landscape(_bowl)
+    (found,) = search([_tunable(starts=[_schedule(7, 2)])], landscape, _trials(1, landscape))
+    assert landscape.asked[0] == (0, _schedule(7, 2))
+    assert found.best is not None
+    assert found.best.is_start
+
+
+def test_the_default_wins_where_nothing_beats_it_by_the_margin() -> None:
+    landscape = Landscape(lambda x, y: 1.0 - 0.001 * (x + y))
+    (found,) = search([_tunable()], landscape, _trials(50, landscape))
+    assert found.best is None
+    assert found.trials
+
+
+@pytest.mark.parametrize("status", ["wrong", "failed", "timed out", "crashed", "refused"])
+def test_what_was_not_measured_never_wins(status: str) -> None:
+    landscape = Landscape(lambda x, y: 0.1, lambda x, y: status)
+    (found,) = search([_tunable()], landscape, _trials(50, landscape))
+    assert found.best is None
+
+
+def test_the_luckiest_of_many_is_measured_again() -> None:
+    """(5, 4) shows up fast once and is slow the second time."""
+    seen: set[tuple[int, int]] = set()
+
+    def lucky(x: int, y: int) -> float:
+        if (x, y) == (5, 4) and (x, y) not in seen:
+            seen.add((x, y))
+            return 0.5
+        return 1.0
+
+    landscape = Landscape(lucky)
+    (found,) = search([_tunable()], landscape, _trials(3, landscape))
+    assert found.best is None
+
+
+@pytest.mark.parametrize("allowed", [1, 7, 30])
+def test_no_more_trials_than_allowed_and_more_for_the_heavy_kernel(allowed: int) -> None:
+    landscape = Landscape(lambda x, y: 1.0 + 0.1 * math.sin(x * 12.9 + y * 78.2))
+    done: list[Progress] = []
+    kernels = [_tunable(0, weight=1.0), _tunable(1, weight=8.0)]
+    found = search(kernels, landscape, _trials(allowed, landscape), progress=done.append)
+    counts = {tuned.number: len(tuned.trials) for tuned in found}
+    assert sum(counts.values()) == len(done) <= allowed
+    assert counts.get(1, 0) >= counts.get(0, 0) or len(found[0].trials) < allowed
+    assert found[0].number == 1
+
+
+def test_time_is_shared_as_trials_are() -> None:
+    landscape = Landscape(_bowl)
+    kernels = [_tunable(0, weight=1.0), _tunable(1, weight=1.0)]
+    search(kernels, landscape, Allowance(seconds=12.0, clock=landscape.clock))
+    first = [number for number, _ in landscape.asked].index(1)
+    assert 5 <= first <= 10
+    assert len(landscape.asked) <= 12 + 2 * 2
+
+
+def test_a_kernel_that_cannot_be_opened_is_passed_over() -> None:
+    landscape = Landscape(_bowl)
+    closed: list[int] = []
+    found = search(
+        [_tunable(0, weight=2.0), _tunable(1)],
+        landscape,
+        _trials(40, landscape),
+        opened=lambda tunable: "no compiler" if tunable.number == 0 else "",
+        closed=lambda tunable: closed.append(tunable.number),
+    )
+    assert [(tuned.number, tuned.failure) for tuned in found] == [(0, "no compiler"), (1, "")]
+    assert closed == [1]
+
+
+def test_what_is_known_to_be_no_better_is_not_tried_again() -> None:
+    landscape = Landscape(_bowl)
+    (found,) = search([_tunable()], landscape, _trials(100, landscape))
+    known = frozenset(trial.schedule for trial in found.trials)
+    again = Landscape(_bowl)
+    tunable = Tunable(number=0, weight=1.0, default=_schedule(4, 4), known=known, neighbours=_neighbours)
+    search([tunable], again, _trials(100, again))
+    assert not {schedule for _, schedule in again.asked} & known
+
+
+def test_the_same_measurements_ask_for_the_same_trials() -> None:
+    runs = []
+    for _ in range(2):
+        landscape = Landscape(_bowl)
+        search([_tunable(0), _tunable(1)], landscape, _trials(25, landscape))
+        runs.append(landscape.asked)
+    assert runs[0] == runs[1]

@@ -1,0 +1,128 @@
+"""Who lends a schedule: the same kernel before a like one, near before far, and nobody where it would be a gamble."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from edgetrain_tuner.cache.entry import Check, Entry, Target, Versions
+from edgetrain_tuner.transfer import choose, donors, shape_distance, tried
+from tests.edgetrain_tuner.cache.entries import BOARD, HOST, entry, measurement
+
+WORKLOAD = entry().workload
+
+
+@dataclass(frozen=True)
+class Lent:
+    entry: Entry
+    level: str = "team"
+
+
+class Shelf:
+    """A cache of a few entries."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self._lent = [Lent(one) for one in entries]
+
+    def lookup(self, class_: str, target: Target) -> Sequence[Lent]:
+        return [
+            lent for lent in self._lent if (lent.entry.workload.class_, lent.entry.target.isa) == (class_, target.isa)
+        ]
+
+    def by_family(self, family: str) -> Sequence[Lent]:
+        return [lent for lent in self._lent if lent.entry.workload.family == family]
+
+
+def _sized(*dims: int, **changes: object) -> Entry:
+    workload = dataclasses.replace(WORKLOAD, dims=dims, operations=1, bytes=1)
+    return entry(**{"tile": dims[:2], **changes, "workload": workload})  # type: ignore[arg-type]
+
+
+def _tile(donor: object) -> tuple[int, ...]:
+    return donor.schedule.parameters["tile"]  # type: ignore[attr-defined, no-any-return]
+
+
+def test_the_same_kernel_on_the_same_target_is_taken_as_it_is() -> None:
+    chosen = choose(WORKLOAD, HOST, Shelf(entry(tile=(1, 1)), _sized(400, 512, 128)))
+    assert chosen is not None
+    assert (chosen.likeness, _tile(chosen), chosen.level) == ("same", (1, 1), "team")
+
+
+def test_the_fastest_of_several_is_taken() -> None:
+    quick = entry(tile=(2, 2), measurements=(measurement(0.5e-3),))
+    chosen = choose(WORKLOAD, HOST, Shelf(entry(tile=(1, 1)), quick))
+    assert chosen is not None
+    assert _tile(chosen) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "poor",
+    [
+        entry(measurements=(measurement(1.99e-3),)),
+        entry(measurements=(), outcome="failed"),
+        entry(outcome="slower", measurements=(measurement(3e-3),)),
+        entry(check=Check(largest_error=0.5, against="unscheduled")),
+        entry(versions=Versions(tvm="0.27.0", rules=999)),
+    ],
+    ids=["hardly faster", "failed", "slower", "wrong", "of other rules"],
+)
+def test_what_promises_nothing_is_not_used_untried(poor: Entry) -> None:
+    assert choose(WORKLOAD, HOST, Shelf(poor)) is None
+
+
+def test_a_kernel_that_was_searched_in_vain_keeps_the_rule_whatever_its_neighbours_say() -> None:
+    in_vain = entry(outcome="slower", measurements=(measurement(3e-3),))
+    assert choose(WORKLOAD, HOST, Shelf(in_vain, _sized(384, 512, 256))) is None
+
+
+def test_a_near_kernel_lends_and_a_far_one_does_not() -> None:
+    near, far = _sized(384, 512, 256), _sized(12, 16, 4096)
+    chosen = choose(WORKLOAD, HOST, Shelf(near, far))
+    assert chosen is not None
+    assert (chosen.likeness, _tile(chosen)) == ("class", (384, 512))
+    assert choose(WORKLOAD, HOST, Shelf(far)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "is_near"),
+    [({"cpu": "other"}, True), ({"cache_bytes": 1}, True), ({"cores": 64}, False), ({"vector_bits": 512}, False)],
+    ids=str,
+)
+def test_registers_and_cores_make_another_target(change: dict[str, object], is_near: bool) -> None:
+    other = dataclasses.replace(HOST, **change)  # type: ignore[arg-type]
+    assert (choose(WORKLOAD, HOST, Shelf(entry(target=other))) is not None) == is_near
+
+
+def test_donors_come_by_likeness_then_shape_then_target_then_gain() -> None:
+    same = entry(tile=(9, 9))
+    near, far = _sized(384, 512, 256), _sized(3, 4, 5)
+    foreign = _sized(384, 512, 257, target=dataclasses.replace(HOST, cpu="other"), tile=(8, 8))
+    relative = entry(class_=77, tile=(7, 7))
+    board = entry(class_=77, tile=(6, 6), target=BOARD)
+    ranked = donors(WORKLOAD, HOST, Shelf(board, relative, far, foreign, near, same), most=9)
+    assert [_tile(donor) for donor in ranked] == [(9, 9), (384, 512), (8, 8), (3, 4), (7, 7), (6, 6)]
+    assert len(donors(WORKLOAD, HOST, Shelf(near, same), most=1)) == 1
+
+
+def test_a_schedule_is_lent_once_by_the_nearest() -> None:
+    near, far = _sized(384, 512, 256, tile=(5, 5)), _sized(3, 4, 5, tile=(5, 5))
+    (donor,) = donors(WORKLOAD, HOST, Shelf(far, near), most=9)
+    assert donor.shape_distance == 1.0
+
+
+def test_losers_lend_nothing_and_are_known() -> None:
+    slow, failed = entry(tile=(1, 2), outcome="slower"), entry(tile=(3, 4), outcome="failed", measurements=())
+    elsewhere = _sized(3, 4, 5, outcome="slower")
+    shelf = Shelf(slow, failed, elsewhere)
+    assert donors(WORKLOAD, HOST, shelf, most=9) == []
+    assert {schedule.parameters["tile"] for schedule in tried(WORKLOAD, HOST, shelf)} == {(1, 2), (3, 4)}
+
+
+def test_shapes_are_apart_by_doublings() -> None:
+    one, other = _sized(8, 16).workload, _sized(16, 4).workload
+    assert shape_distance(one, other) == 3.0
+    fewer = dataclasses.replace(one, dims=(8,), operations=7)
+    assert shape_distance(dataclasses.replace(one, operations=15), fewer) == 1.0

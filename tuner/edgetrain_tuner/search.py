@@ -1,0 +1,204 @@
+"""Search for better schedules: coordinate descent from the best known start, trials shared out by what a kernel weighs.
+
+Given the same measurements it asks for the same trials. It knows nothing of compilers and clocks: what measures, and
+what says that time is up, is passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from edgetrain_tuner.measure.outcome import MEASURED, Outcome
+from edgetrain_tuner.schedule import Schedule
+
+STEP = 1.01  # a move must bring this much, or noise would lead the way
+MARGIN = 1.03  # what a schedule must bring over the default to be kept
+CONFIRMED = 2  # how many of the best are measured again
+TRIAL_S = 0.15
+CONFIRMATION_S = 0.6
+
+Neighbours = Callable[[Schedule], Sequence[tuple[str, Schedule]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """A kernel to tune: its default, what else to begin with (the most promising first), where to go from there."""
+
+    number: int
+    weight: float  # seconds of a step that it takes
+    default: Schedule
+    starts: tuple[Schedule, ...] = ()
+    known: frozenset[Schedule] = frozenset()  # tried before, and no better
+    neighbours: Neighbours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    schedule: Schedule
+    outcome: Outcome
+    is_start: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """What a kernel's search found. `best` is None where nothing was better than the default by the margin."""
+
+    number: int
+    best: Trial | None
+    trials: tuple[Trial, ...]
+    failure: str = ""  # why nothing could be measured
+
+
+class Measurer(Protocol):
+    def measure(self, number: int, schedule: Schedule, *, budget_s: float) -> Outcome: ...
+
+
+@dataclass(kw_only=True)
+class Descent:
+    """One kernel's search. `next` says what to try, `tell` what became of it."""
+
+    tunable: Tunable
+    trials: list[Trial] = field(default_factory=list)
+    _tried: set[Schedule] = field(init=False)
+    _starts: list[Schedule] = field(init=False)
+    _queue: list[tuple[str, Schedule]] = field(default_factory=list)
+    _best: tuple[float, Schedule] = field(init=False)
+    _expanded: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        self._tried = {self.tunable.default, *self.tunable.known}
+        self._starts = list(self.tunable.starts)
+        self._best = (1.0, self.tunable.default)
+
+    def next(self) -> Schedule | None:
+        """The next schedule to try; None when no neighbour of the best is left."""
+        while self._starts:
+            schedule = self._starts.pop(0)
+            if schedule not in self._tried:
+                return schedule
+        while True:
+            while self._queue:
+                _, schedule = self._queue.pop(0)
+                if schedule not in self._tried:
+                    return schedule
+            if self._expanded == self._best[1]:
+                return None
+            self._expand()
+
+    def tell(self, schedule: Schedule, outcome: Outcome) -> None:
+        is_start = schedule in self.tunable.starts
+        self._tried.add(schedule)
+        self.trials.append(Trial(schedule=schedule, outcome=outcome, is_start=is_start))
+        if outcome.speedup > self._best[0] * STEP:
+            self._best = (outcome.speedup, schedule)
+            if not self._starts:
+                self._expand(first=self._moved(schedule))
+
+    def ranked(self) -> list[Trial]:
+        """What beat the default, the best first."""
+        better = [trial for trial in self.trials if trial.outcome.speedup > 1.0]
+        return sorted(better, key=lambda trial: (-trial.outcome.speedup, trial.schedule.canonical()))
+
+    def _moved(self, schedule: Schedule) -> str:
+        """The parameter whose move led here: going on in that direction is tried first."""
+        before = self._expanded
+        if before is None or before.rule != schedule.rule:
+            return ""
+        changed = [name for name, values in schedule.parameters.items() if before.parameters.get(name) != values]
+        return changed[0] if changed else ""
+
+    def _expand(self, first: str = "") -> None:
+        self._expanded = self._best[1]
+        found = self.tunable.neighbours(self._expanded)
+        self._queue = sorted(found, key=lambda neighbour: neighbour[0] != first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """After each trial: which kernel, how many trials are done and allowed (0: time decides)."""
+
+    number: int
+    trials: int
+    allowed: int
+    speedup: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """How much may be spent: so many trials, or so many seconds by `clock`. One of the two."""
+
+    trials: int | None = None
+    seconds: float | None = None
+    clock: Callable[[], float]
+
+
+def search(
+    tunables: Iterable[Tunable],
+    measurer: Measurer,
+    allowance: Allowance,
+    *,
+    opened: Callable[[Tunable], str] = lambda _: "",
+    closed: Callable[[Tunable], None] = lambda _: None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> list[Tuned]:
+    """Tunes kernel by kernel, the heaviest first; what one leaves over goes to the rest.
+
+    `opened` makes a kernel ready and says why where it cannot; `closed` lets go of it.
+    """
+    waiting = sorted(tunables, key=lambda tunable: (-tunable.weight, tunable.number))
+    began = allowance.clock()
+    found: list[Tuned] = []
+    spent = 0
+    for position, tunable in enumerate(waiting):
+        share = _share([t.weight for t in waiting[position:]])
+        trials = math.inf if allowance.trials is None else math.ceil((allowance.trials - spent) * share)
+        until = math.inf
+        if allowance.seconds is not None:
+            now = allowance.clock()
+            until = now + max(0.0, began + allowance.seconds - now) * share
+        if trials < 1 or allowance.clock() >= until:
+            continue
+        failure = opened(tunable)
+        if failure:
+            found.append(Tuned(number=tunable.number, best=None, trials=(), failure=failure))
+            continue
+        descent = Descent(tunable=tunable)
+        while len(descent.trials) < trials and allowance.clock() < until:
+            schedule = descent.next()
+            if schedule is None:
+                break
+            outcome = measurer.measure(tunable.number, schedule, budget_s=TRIAL_S)
+            descent.tell(schedule, outcome)
+            spent += 1
+            progress(
+                Progress(number=tunable.number, trials=spent, allowed=allowance.trials or 0, speedup=outcome.speedup)
+            )
+        found.append(_confirmed(descent, measurer))
+        closed(tunable)
+    return found
+
+
+def _share(weights: Sequence[float]) -> float:
+    total = sum(weights)
+    return weights[0] / total if total > 0 else 1.0
+
+
+def _confirmed(descent: Descent, measurer: Measurer) -> Tuned:
+    """The best by a second, longer measurement: the luckiest of many trials is not always the quickest."""
+    again = [
+        Trial(
+            schedule=trial.schedule,
+            outcome=measurer.measure(descent.tunable.number, trial.schedule, budget_s=CONFIRMATION_S),
+            is_start=trial.is_start,
+        )
+        for trial in descent.ranked()[:CONFIRMED]
+        if trial.outcome.speedup >= STEP
+    ]
+    good = [trial for trial in again if trial.outcome.status == MEASURED and trial.outcome.speedup >= MARGIN]
+    best = max(good, key=lambda trial: (trial.outcome.speedup, trial.schedule.canonical()), default=None)
+    replaced = {trial.schedule: trial for trial in again}
+    trials = tuple(replaced.get(trial.schedule, trial) for trial in descent.trials)
+    return Tuned(number=descent.tunable.number, best=best, trials=trials)
