@@ -1,4 +1,4 @@
-"""What a sparse update trains is chosen by measuring first: the one preparation that runs a program."""
+"""What is chosen before the stages begin: what a sparse update trains, and the schedules of a run that goes on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import UsageError
 from edgetrain.job import NO_LIMIT, Job, codegen_of
 from edgetrain.program.build import build_program
+from edgetrain.program.schedules import choices_of, read_records
 from edgetrain.recipes import UpdateSection
 from edgetrain.run.calibration import Calibration, scores_from_gradients
+from edgetrain.run.execute import RunFolder
 from edgetrain.run.feed import DatasetFeed
 from edgetrain.run.labels import with_fitting_labels
 from edgetrain.run.local import LocalEngine
@@ -40,6 +42,13 @@ def with_choice(job: Job) -> Job:
     return with_contribution(job, load_dataset(job.recipe.data))
 
 
+def with_recorded_schedules(job: Job, folder: RunFolder) -> Job:
+    """The job with the schedules that a run began with: another order of sums would end with other bits."""
+    if not folder.schedules.exists():
+        return job
+    return dataclasses.replace(job, schedules=choices_of(read_records(folder.schedules)))
+
+
 def with_contribution(job: Job, dataset: Dataset) -> Job:
     """The job with what a sparse update needs to choose: how much each parameter would lower the loss."""
     recipe = job.recipe
@@ -48,7 +57,8 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
     count = max(2, recipe.update.calibrate)  # gradients are summed up from two batches on
     section = dataclasses.replace(recipe.train, optimizer="sgd", momentum=0.0, accumulate=count, clip_norm=0.0)
     full = dataclasses.replace(recipe, train=section, update=UpdateSection())
-    calibration_job = dataclasses.replace(job, recipe=full, target=load_target(HOST), budget=NO_LIMIT)
+    # With the rules' schedules: the same data must choose the same parameters, whatever is tuned meanwhile.
+    calibration_job = dataclasses.replace(job, recipe=full, target=load_target(HOST), budget=NO_LIMIT, schedules={})
     compiled = compile_stage(calibration_job)
     program = build_program(
         compiled, plan_stage(calibration_job, compiled), codegen_of(load_target(HOST)), cache=job.cache

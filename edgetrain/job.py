@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import platform
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
@@ -12,16 +13,19 @@ from edgetrain.cost.measured import SecondsByFunction, measured_costs
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.contribution import Contribution
 from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
-from edgetrain.locate import user_cache_dir
+from edgetrain.host import cache_bytes
+from edgetrain.locate import schedules_dir, user_cache_dir
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import CodegenRequest, ModelSource, Progress
+from edgetrain.program.schedules import Choices, ScheduleStores
 from edgetrain.recipes import Recipe
 from edgetrain.run.broker import Share
 from edgetrain.run.settings import loss_options_of
 from edgetrain.targets import Target
 from edgetrain.units import Bytes, parse_bytes, show_bytes
+from edgetrain_tuner.cache.entry import Target as ScheduleTarget
 
 Notify = Callable[[str], None]
 
@@ -44,6 +48,8 @@ class Job:
     planning_s: float = 30.0  # how long an exact solver may search
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
+    stores: ScheduleStores | None = field(default_factory=lambda: ScheduleStores(folder=schedules_dir()))
+    schedules: Choices | None = None  # None: the best known ones
     adapt: bool = False  # follow what the system says about its memory
     share: Share | None = None  # one budget for several jobs
     carbon: CarbonIntensity = WORLD_AVERAGE
@@ -141,4 +147,32 @@ def codegen_of(target: Target) -> CodegenRequest:
     features = tuple(f for f in codegen.features.split(",") if f)
     return CodegenRequest(
         name=target.name, triple=codegen.triple, cpu=codegen.cpu, features=features, cores=codegen.cores
+    )
+
+
+# What LLVM's triples begin with, as the schedule cache calls it.
+_ISAS: Mapping[str, str] = {
+    "x86_64": "x86-64",
+    "aarch64": "aarch64",
+    "arm64": "aarch64",
+    "arm": "arm",
+    "thumb": "arm",
+    "riscv64": "riscv64",
+}
+
+
+def tuned_for(target: Target) -> ScheduleTarget | None:
+    """The target as the schedule cache knows it; None for an instruction set that it does not know."""
+    codegen = target.codegen
+    architecture = (codegen.triple or platform.machine()).partition("-")[0]
+    isa = next((isa for name, isa in _ISAS.items() if architecture.startswith(name)), None)
+    if isa is None:
+        return None
+    return ScheduleTarget(
+        isa=isa,
+        cpu=codegen.cpu,
+        vector_bits=codegen.vector_bits,
+        vector_registers=codegen.vector_registers,
+        cores=codegen.cores,
+        cache_bytes=cache_bytes() if target.is_host else 0,
     )

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from edgetrain.advice import plan_or_ways_out
-from edgetrain.choices import with_contribution
+from edgetrain.choices import with_contribution, with_recorded_schedules
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
 from edgetrain.job import Job, effective_budget
+from edgetrain.program.schedules import summary_text
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.execute import RunFolder, execute
 from edgetrain.run.limits import open_limits
@@ -37,9 +38,10 @@ def fit(
     Raises any `EdgetrainError`; whatever was saved before stays good.
     """
     data = dataset if dataset is not None else load_dataset(job.recipe.data)  # first: it fails fastest
-    job = with_contribution(job, data)
+    job = with_contribution(with_recorded_schedules(job, RunFolder(out)) if resume else job, data)
     compiled = compile_stage(job)
     job.inform(report_update(job, compiled).to_text())
+    job.inform(summary_text([record.choice for record in compiled.schedules.values()]))
     ladder = ladder_stage(job, compiled) if job.adapt or job.share is not None else None
     budget = effective_budget(job)
     with open_limits(

@@ -10,7 +10,16 @@ from pathlib import Path
 from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.update_report import UpdateReport, update_report
-from edgetrain.job import Job, codegen_of, costs_of, effective_budget, model_source, storage_cost, train_options
+from edgetrain.job import (
+    Job,
+    codegen_of,
+    costs_of,
+    effective_budget,
+    model_source,
+    storage_cost,
+    train_options,
+    tuned_for,
+)
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan, smallest_plan, try_plan
@@ -36,8 +45,10 @@ def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
         vector_registers=codegen.vector_registers,
         cores=codegen.cores,
         codegens=tuple(codegen_of(t) for t in _targets_to_build(job.target)) if with_kernels else (),
+        tuned_for=tuned_for(job.target),
+        schedules=job.schedules,
     )
-    return compile_graph(request, cache=job.cache, progress=job.progress)
+    return compile_graph(request, cache=job.cache, stores=job.stores, progress=job.progress)
 
 
 def _targets_to_build(target: Target) -> tuple[Target, ...]:

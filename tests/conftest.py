@@ -23,10 +23,11 @@ def interruptible() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_kept_profiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the developer has calibrated must not decide what a test sees."""
+def nothing_kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the developer has calibrated or tuned must not decide what a test sees."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("own-cache")))
         yield
 
 

@@ -6,7 +6,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +71,12 @@ class BuildCache:
             _write_index(built)
             _store(built, place)
         return place
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """An empty directory for what has no key before it is built. What is left there at the end is removed."""
+        with scratch_directory(self.root / "new") as scratch:
+            yield scratch
 
     def _place(self, key: str) -> Path:
         if not _KEY.match(key):

@@ -9,12 +9,13 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -29,6 +30,16 @@ from edgetrain.graph.options import TrainOptions
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.cache import BuildCache, cache_key, file_sha256
 from edgetrain.program.layout import SHIPPED_ROLES
+from edgetrain.program.schedules import (
+    SCHEDULES,
+    Choices,
+    KernelRecord,
+    ScheduleChoice,
+    ScheduleStores,
+    choices_of,
+    read_records,
+)
+from edgetrain_tuner.cache.entry import Target
 
 log = logging.getLogger(__name__)
 
@@ -100,15 +111,24 @@ class CompileRequest:
     vector_registers: int
     cores: int
     codegens: tuple[CodegenRequest, ...]
+    tuned_for: Target | None = None  # the target as the schedule cache knows it; None: it does not
+    schedules: Choices | None = None  # None: the best known ones
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "options": self.options.to_json()}
+        schedules = None if self.schedules is None else {s: c.to_json() for s, c in self.schedules.items()}
+        plain = asdict(replace(self, schedules=None))
+        return {**plain, "options": self.options.to_json(), "schedules": schedules}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CompileRequest:
         codegens = tuple(CodegenRequest.from_json(codegen) for codegen in data["codegens"])
         model, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
-        return cls(**{**data, "model": model, "options": options, "codegens": codegens})
+        tuned_for = Target(**data["tuned_for"]) if data["tuned_for"] is not None else None
+        schedules = data["schedules"]
+        if schedules is not None:
+            schedules = {symbol: ScheduleChoice.from_json(choice) for symbol, choice in schedules.items()}
+        known = {"model": model, "options": options, "codegens": codegens}
+        return cls(**{**data, **known, "tuned_for": tuned_for, "schedules": schedules})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +147,11 @@ class Compiled:
         """What people ask about a model: inputs, outputs, trained parameters, versions."""
         facts: dict[str, Any] = json.loads((self.directory / FACTS).read_text(encoding="utf-8"))
         return facts
+
+    @cached_property
+    def schedules(self) -> Mapping[str, KernelRecord]:
+        """Of each kernel, by its symbol."""
+        return read_records(self.directory / SCHEDULES)
 
     def identity(self, name: str) -> str:
         """A hash of what a run's numbers depend on: the graph, and the kernels compiled under that name.
@@ -157,17 +182,57 @@ class Compiled:
         return values
 
 
-def compile_graph(request: CompileRequest, *, cache: BuildCache, progress: Progress | None = None) -> Compiled:
-    """The compiled graph, from the cache where it is there.
+def compile_graph(
+    request: CompileRequest,
+    *,
+    cache: BuildCache,
+    stores: ScheduleStores | None = None,
+    progress: Progress | None = None,
+) -> Compiled:
+    """The compiled graph, from the cache where it is there; with the best schedules that `stores` have.
 
     Raises whatever the compiler raised (`ModelError`, `UnsupportedError`, `UsageError`), as if it had run here.
     """
-    key = cache_key("edgetrain.compile/1", {**request.to_json(), "model": request.model.identity()}, tool_identity())
+    if request.schedules is None:
+        kernels = cache.get(_key(request, "kernels"))
+        if kernels is None:
+            return _compile_and_choose(request, cache, stores, progress)
+        workloads = {symbol: record.workload for symbol, record in read_records(kernels / SCHEDULES).items()}
+        chosen = stores.choose(workloads, request.tuned_for) if stores is not None and request.tuned_for else {}
+        request = replace(request, schedules={s: chosen.get(s, ScheduleChoice()) for s in workloads})
+    key = _key(request)
 
     def build(out: Path) -> None:
         _run_compiler({"job": "compile", "request": request.to_json(), "out": str(out)}, progress)
 
     return Compiled(directory=cache.put(key, build), key=key)
+
+
+def _compile_and_choose(
+    request: CompileRequest, cache: BuildCache, stores: ScheduleStores | None, progress: Progress | None
+) -> Compiled:
+    """For a model whose kernels nobody knows yet: the compiler finds them, and chooses on the way."""
+    with cache.workspace() as out:
+        data = {**request.to_json(), "stores": str(stores.folder) if stores is not None else None}
+        _run_compiler({"job": "compile", "request": data, "out": str(out)}, progress)
+        records = read_records(out / SCHEDULES)
+        cache.put(_key(request, "kernels"), lambda place: _copy(out / SCHEDULES, place))
+        key = _key(replace(request, schedules=choices_of(records)))
+        return Compiled(directory=cache.put(key, lambda place: _move_all(out, place)), key=key)
+
+
+def _key(request: CompileRequest, *parts: str) -> str:
+    described = {**request.to_json(), "model": request.model.identity()}
+    return cache_key("edgetrain.compile/2", described, tool_identity(), *parts)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    shutil.copyfile(source, folder / source.name)
+
+
+def _move_all(source: Path, folder: Path) -> None:
+    for path in source.iterdir():
+        path.rename(folder / path.name)
 
 
 def inspect_model(model: ModelSource, options: TrainOptions, progress: Progress | None = None) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from edgetrain.model.zoo import build_zoo_model
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource, refused
 from edgetrain.program.layout import SHIPPED_ROLES
+from edgetrain.program.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
+from edgetrain_tuner.cache.entry import Workload
 
 
 def main() -> int:
@@ -85,18 +87,33 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
 
 
 def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
-    request = CompileRequest.from_json(data)
+    request = CompileRequest.from_json({name: value for name, value in data.items() if name != "stores"})
     proto, model = _import(request.model, request.options, channel)
     from edgetrain.graph.build import build_step
     from edgetrain.graph.extract import extract
     from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
     from edgetrain_tuner.features import Features
+    from edgetrain_tuner.workload import workload_of
 
     _say(channel, "building the training graph")
     built = build_step(model, request.options)
     extracted = extract(built, model.name)
     features = Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
-    lowered = lower(extracted, features, lambda done, total: _say(channel, "scheduling kernels", done, total))
+    workloads = {kernel.symbol: workload_of(kernel.function) for kernel in extracted.kernels}
+    choices = _choices(request, workloads, data.get("stores"))
+    lowered = lower(
+        extracted,
+        features,
+        lambda done, total: _say(channel, "scheduling kernels", done, total),
+        choices=choices,
+    )
+    records = {
+        symbol: KernelRecord(
+            workload=workload, asked=choices.get(symbol, ScheduleChoice()), choice=lowered.choices[symbol]
+        )
+        for symbol, workload in workloads.items()
+    }
+    write_records(out / SCHEDULES, records)
     for codegen in request.codegens:
         _say(channel, f"compiling {len(lowered.kernels)} kernels for {codegen.name}")
         target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
@@ -116,6 +133,15 @@ def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         "rewrites": list(model.rewrites),
     }
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _choices(request: CompileRequest, workloads: Mapping[str, Workload], stores: str | None) -> Choices:
+    """What was asked for; where that was left open, what the stores have."""
+    if request.schedules is not None:
+        return request.schedules
+    if stores is None or request.tuned_for is None:
+        return {}
+    return ScheduleStores(folder=Path(stores)).choose(workloads, request.tuned_for)
 
 
 def _write_initial(path: Path, graph: Any, initial: Mapping[str, Array]) -> None:

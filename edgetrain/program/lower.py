@@ -16,9 +16,11 @@ from edgetrain._tvm import PIPELINE_MAP, PrimFunc, Target, ir, s_tir, tirx, tvm,
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
+from edgetrain.program.schedules import Choices, ScheduleChoice, applied
+from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import schedule
 from edgetrain_tuner.rules.loops import REGISTERS
+from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +72,27 @@ class Lowered:
 
     graph: TrainGraph
     kernels: tuple[Kernel, ...]  # scheduled
+    choices: Choices  # what each was scheduled with
 
 
-def lower(extracted: Extracted, features: Features, progress: Callable[[int, int], None] | None = None) -> Lowered:
-    """Schedules every kernel and finds the scratch each needs. Independent of where the code will run."""
+def lower(
+    extracted: Extracted,
+    features: Features,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    choices: Choices | None = None,
+) -> Lowered:
+    """Schedules every kernel, as `choices` say or else by the rules, and finds the scratch each needs.
+
+    Independent of where the code will run. A choice that does not fit its kernel is refitted, or left to the rules.
+    """
     scheduled: list[Kernel] = []
     scratch: dict[str, tuple[int, ...]] = {}
+    chosen: dict[str, ScheduleChoice] = {}
     for count, kernel in enumerate(extracted.kernels, 1):
-        done = replace(kernel, function=schedule(kernel.function, features))
+        wanted = (choices or {}).get(kernel.symbol, ScheduleChoice())
+        chosen[kernel.symbol] = _fitting(kernel, wanted, features)
+        done = replace(kernel, function=rules.apply(kernel.function, _schedule(chosen[kernel.symbol]), features))
         scheduled.append(done)
         scratch[kernel.symbol] = scratch_of(done)
         if progress:
@@ -86,7 +101,23 @@ def lower(extracted: Extracted, features: Features, progress: Callable[[int, int
     functions: Mapping[str, tuple[Op, ...]] = {
         f: tuple(replace(op, scratch_bytes=scratch[op.kernel]) for op in ops) for f, ops in graph.functions.items()
     }
-    return Lowered(graph=replace(graph, functions=functions), kernels=tuple(scheduled))
+    return Lowered(graph=replace(graph, functions=functions), kernels=tuple(scheduled), choices=chosen)
+
+
+def _fitting(kernel: Kernel, wanted: ScheduleChoice, features: Features) -> ScheduleChoice:
+    """The choice with a schedule that can be applied."""
+    if wanted.schedule is not None:
+        try:
+            return applied(wanted, rules.refit(kernel.function, wanted.schedule, features))
+        except ScheduleRefusedError as error:
+            log.info("%s keeps its rule's schedule: %s", kernel.symbol, error)
+    return ScheduleChoice(schedule=rules.propose(kernel.function, features)[0])
+
+
+def _schedule(choice: ScheduleChoice) -> Schedule:
+    if choice.schedule is None:
+        raise InternalError("a kernel was left without a schedule")
+    return choice.schedule
 
 
 def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path) -> None:

@@ -21,6 +21,7 @@ from edgetrain.plan.schedule import Plan
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.cache import file_sha256
 from edgetrain.program.compile import Compiled
+from edgetrain.program.schedules import SCHEDULES, summary
 from edgetrain.recipes import Recipe
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
@@ -53,6 +54,10 @@ class RunFolder:
     @property
     def recipe(self) -> Path:
         return self.path / "recipe.json"
+
+    @property
+    def schedules(self) -> Path:
+        return self.path / SCHEDULES
 
     @property
     def program(self) -> Path:
@@ -113,6 +118,8 @@ def execute(
     with hold_run(folder.path):
         with replaced_file(folder.recipe) as file:
             file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
+        with replaced_file(folder.schedules) as file:
+            file.write((compiled.directory / SCHEDULES).read_bytes())  # a run that goes on must sum in the same order
         program.copy_to(folder.program)
         settings = settings_of(recipe, compiled, program, dataset, folder)
         feed = DatasetFeed(
@@ -226,4 +233,5 @@ def _report(
         seed=recipe.train.seed,
         versions=dict(program.manifest.versions),
         recipe=recipe_data,
+        kernels=summary([record.choice for record in compiled.schedules.values()]),
     )

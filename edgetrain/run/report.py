@@ -98,6 +98,7 @@ class RunReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     recipe: Mapping[str, Json] = field(default_factory=dict)
     phases: tuple[Phase, ...] = ()  # plan by plan, the last one included
+    kernels: Mapping[str, Json] = field(default_factory=dict)  # how many have their schedule from where
 
     @property
     def is_within_budget(self) -> bool:

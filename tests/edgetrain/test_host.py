@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain.host import (
+    cache_bytes,
     cgroup_folders,
     core_limit_of,
     flags_of,
@@ -94,3 +95,14 @@ def test_this_machine_can_be_read_without_proc_and_cgroups(tmp_path: Path) -> No
     facts = read_host(tmp_path, tmp_path)
     assert facts.cores >= 1
     assert facts.memory_bytes > 10**6
+
+
+@pytest.mark.parametrize(("size", "expected"), [("2048K", 2 << 20), ("", 0), ("many", 0)])
+def test_the_second_level_cache_is_read_from_the_system(size: str, expected: int, tmp_path: Path) -> None:
+    for number, level in enumerate((1, 1, 2, 3)):
+        index = tmp_path / f"index{number}"
+        index.mkdir()
+        (index / "level").write_text(f"{level}\n")
+        (index / "size").write_text(f"{size if level == 2 else '32K'}\n")
+    assert cache_bytes(tmp_path) == expected
+    assert cache_bytes(tmp_path / "nowhere") == 0

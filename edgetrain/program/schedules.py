@@ -1,0 +1,178 @@
+"""Which schedule each kernel is compiled with, and where it comes from. Plain data: no TVM.
+
+A program's numbers depend on the order of its sums, and so on its schedules: what was chosen is recorded with whatever
+was compiled, and a run that is resumed asks for the same again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from edgetrain.errors import DataError
+from edgetrain_tuner.cache.entry import Target, Workload
+from edgetrain_tuner.cache.errors import CacheError
+from edgetrain_tuner.cache.levels import Levels
+from edgetrain_tuner.schedule import Schedule
+from edgetrain_tuner.transfer import SAME, Lenders, choose
+
+log = logging.getLogger(__name__)
+
+SCHEDULES = "schedules.json"
+RULE, CACHE, TRANSFERRED = "rule", "cache", "transferred"
+_FORMAT = "edgetrain.schedules/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleChoice:
+    """A kernel's schedule. None is what the rules propose for it."""
+
+    schedule: Schedule | None = None
+    source: str = RULE
+    level: str = ""  # of the cache: user, team, seed
+    entry: str = ""  # its id there
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schedule": None if self.schedule is None else json.loads(self.schedule.canonical()),
+            "source": self.source,
+            "level": self.level,
+            "entry": self.entry,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> ScheduleChoice:
+        stored = data["schedule"]
+        schedule = None if stored is None else schedule_from_json(stored)
+        return ScheduleChoice(schedule=schedule, source=data["source"], level=data["level"], entry=data["entry"])
+
+
+Choices = Mapping[str, ScheduleChoice]  # by the kernel's symbol; a kernel that is missing has its rule's
+
+
+def schedule_from_json(data: Mapping[str, Any]) -> Schedule:
+    return Schedule(str(data["rule"]), {name: tuple(values) for name, values in data["parameters"].items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRecord:
+    """A kernel as it was compiled: what it is, the choice that was asked for, and the schedule that came of it."""
+
+    workload: Workload
+    asked: ScheduleChoice
+    choice: ScheduleChoice  # with the schedule that was applied, a rule's too
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {"asked": self.asked.to_json(), "choice": self.choice.to_json()}
+        return {"workload": workload_to_json(self.workload), **parts}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> KernelRecord:
+        asked, choice = (ScheduleChoice.from_json(data[name]) for name in ("asked", "choice"))
+        return KernelRecord(workload=workload_from_json(data["workload"]), asked=asked, choice=choice)
+
+
+def workload_to_json(workload: Workload) -> dict[str, Any]:
+    return asdict(workload)
+
+
+def workload_from_json(data: Mapping[str, Any]) -> Workload:
+    return Workload(**{**data, "dims": tuple(data["dims"])})
+
+
+def write_records(path: Path, records: Mapping[str, KernelRecord]) -> None:
+    kernels = {symbol: record.to_json() for symbol, record in records.items()}
+    path.write_text(json.dumps({"format": _FORMAT, "kernels": kernels}, indent=1) + "\n", encoding="utf-8")
+
+
+def read_records(path: Path) -> dict[str, KernelRecord]:
+    """Raises `DataError` for a file that is not one that `write_records` wrote."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != _FORMAT:
+            raise ValueError("it is of another format")
+        return {symbol: KernelRecord.from_json(kernel) for symbol, kernel in data["kernels"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(
+            f"`{path}` cannot be used", why=str(error), fix="remove it: schedules are then chosen again"
+        ) from error
+
+
+def choices_of(records: Mapping[str, KernelRecord]) -> dict[str, ScheduleChoice]:
+    """What to ask for to get the same again."""
+    return {symbol: record.asked for symbol, record in records.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStores:
+    """Where schedules are kept on this machine."""
+
+    folder: Path
+
+    @property
+    def user_path(self) -> Path:
+        return self.folder / "user.sqlite"
+
+    @property
+    def teams_folder(self) -> Path:
+        return self.folder / "teams"
+
+    @contextmanager
+    def opened(self) -> Iterator[Levels]:
+        """Raises `CacheError`, `OSError` or `sqlite3.Error` where the user's store cannot be opened."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with Levels.open(user_path=self.user_path, teams_folder=self.teams_folder) as levels:
+            yield levels
+
+    def choose(self, workloads: Mapping[str, Workload], target: Target) -> dict[str, ScheduleChoice]:
+        """What the stores have for these kernels. A store that cannot be read has nothing."""
+        try:
+            with self.opened() as levels:
+                return choose_schedules(workloads, target, levels)
+        except (CacheError, OSError, sqlite3.Error) as error:
+            log.warning("the schedule cache %s is left out: %s", self.folder, error)
+            return {}
+
+
+def choose_schedules(workloads: Mapping[str, Workload], target: Target, lenders: Lenders) -> dict[str, ScheduleChoice]:
+    """A schedule for each kernel that one is known for, with no trial."""
+    chosen = {}
+    for symbol, workload in workloads.items():
+        donor = choose(workload, target, lenders)
+        if donor is not None:
+            source = CACHE if donor.likeness == SAME and not any(donor.target_distance) else TRANSFERRED
+            chosen[symbol] = ScheduleChoice(schedule=donor.schedule, source=source, level=donor.level, entry=donor.id)
+    return chosen
+
+
+def applied(choice: ScheduleChoice, schedule: Schedule) -> ScheduleChoice:
+    """The choice with the schedule that came of it."""
+    return replace(choice, schedule=schedule)
+
+
+def summary(choices: Sequence[ScheduleChoice]) -> dict[str, Any]:
+    """How many kernels have their schedule from where: for reports."""
+    sources = Counter(choice.source for choice in choices)
+    levels = Counter(choice.level for choice in choices if choice.source == CACHE)
+    return {
+        "kernels": len(choices),
+        "from_rules": sources[RULE],
+        "from_cache": dict(sorted(levels.items())),
+        "transferred": sources[TRANSFERRED],
+    }
+
+
+def summary_text(choices: Sequence[ScheduleChoice]) -> str:
+    """`schedules: 31 from rules, 8 from the cache (team), 4 transferred`."""
+    counts = summary(choices)
+    parts = [f"{counts['from_rules']} from rules"] if counts["from_rules"] else []
+    parts += [f"{count} from the cache ({level})" for level, count in counts["from_cache"].items()]
+    parts += [f"{counts['transferred']} transferred"] if counts["transferred"] else []
+    return f"schedules: {', '.join(parts) or 'no kernels'}"
