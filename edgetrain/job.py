@@ -18,12 +18,12 @@ from edgetrain.locate import schedules_dir, user_cache_dir
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.cache import BuildCache
-from edgetrain.program.compile import CodegenRequest, ModelSource, Progress
+from edgetrain.program.compile import CodegenRequest, CompileRequest, ModelSource, Progress
 from edgetrain.program.schedules import Choices, ScheduleStores
 from edgetrain.recipes import Recipe
 from edgetrain.run.broker import Share
 from edgetrain.run.settings import loss_options_of
-from edgetrain.targets import Target
+from edgetrain.targets import HOST, Target, load_target
 from edgetrain.units import Bytes, parse_bytes, show_bytes
 from edgetrain_tuner.cache.entry import Target as ScheduleTarget
 
@@ -117,6 +117,22 @@ def train_options(recipe: Recipe, contribution: Contribution | None = None) -> T
         clip_norm=train.clip_norm,
         accumulate=train.accumulate,
         input_shapes=dict(recipe.model.inputs) or None,
+    )
+
+
+def compile_request(job: Job, *, with_kernels: bool) -> CompileRequest:
+    """What the compiler is asked for; with kernels, those for the target and for this host."""
+    codegen = job.target.codegen
+    targets = (job.target,) if job.target.is_host else (job.target, load_target(HOST))
+    return CompileRequest(
+        model=model_source(job.recipe),
+        options=train_options(job.recipe, job.contribution),
+        vector_bits=codegen.vector_bits,
+        vector_registers=codegen.vector_registers,
+        cores=codegen.cores,
+        codegens=tuple(codegen_of(target) for target in targets) if with_kernels else (),
+        tuned_for=tuned_for(job.target),
+        schedules=job.schedules,
     )
 
 

@@ -10,16 +10,7 @@ from pathlib import Path
 from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.update_report import UpdateReport, update_report
-from edgetrain.job import (
-    Job,
-    codegen_of,
-    costs_of,
-    effective_budget,
-    model_source,
-    storage_cost,
-    train_options,
-    tuned_for,
-)
+from edgetrain.job import Job, codegen_of, compile_request, costs_of, effective_budget, storage_cost
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan, smallest_plan, try_plan
@@ -28,31 +19,17 @@ from edgetrain.plan.solvers.options import SolverOptions, silent
 from edgetrain.plan.sweep import SweepPoint, sweep
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
-from edgetrain.program.compile import Compiled, CompileRequest, compile_graph
+from edgetrain.program.compile import Compiled, compile_graph
 from edgetrain.run.ladder import Ladder, Rung, ladder_budgets
 from edgetrain.run.report import RunReport
-from edgetrain.targets import HOST, Target, load_target
+from edgetrain.targets import HOST, load_target
 from edgetrain.units import Bytes, show_bytes
 
 
 def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
     """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host."""
-    codegen = job.target.codegen
-    request = CompileRequest(
-        model=model_source(job.recipe),
-        options=train_options(job.recipe, job.contribution),
-        vector_bits=codegen.vector_bits,
-        vector_registers=codegen.vector_registers,
-        cores=codegen.cores,
-        codegens=tuple(codegen_of(t) for t in _targets_to_build(job.target)) if with_kernels else (),
-        tuned_for=tuned_for(job.target),
-        schedules=job.schedules,
-    )
+    request = compile_request(job, with_kernels=with_kernels)
     return compile_graph(request, cache=job.cache, stores=job.stores, progress=job.progress)
-
-
-def _targets_to_build(target: Target) -> tuple[Target, ...]:
-    return (target,) if target.is_host else (target, load_target(HOST))
 
 
 def plan_stage(job: Job, compiled: Compiled) -> Plan:

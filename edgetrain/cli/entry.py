@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from edgetrain.cli import budget, cache, check, doctor, evaluate, export, fit, inspect, plan, recipes, targets
+from edgetrain.cli import budget, cache, check, doctor, evaluate, export, fit, inspect, plan, recipes, targets, tune
 from edgetrain.cli.command import Verb, help_of, parse_arguments, table
 from edgetrain.cli.console import Console, StdoutClosedError
 from edgetrain.cli.failure import EXIT_CODES, as_edgetrain_error
@@ -20,7 +20,7 @@ from edgetrain.schema import close_to
 
 VERBS: Mapping[str, Verb] = {
     module.VERB.name: module.VERB
-    for module in (fit, budget, plan, check, inspect, evaluate, export, cache, recipes, targets, doctor)
+    for module in (fit, budget, plan, tune, check, inspect, evaluate, export, cache, recipes, targets, doctor)
 }
 _EXAMPLES = (
     "edgetrain fit digits --budget 1MB",

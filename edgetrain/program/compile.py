@@ -203,7 +203,7 @@ def compile_graph(
     key = _key(request)
 
     def build(out: Path) -> None:
-        _run_compiler({"job": "compile", "request": request.to_json(), "out": str(out)}, progress)
+        run_compiler({"job": "compile", "request": request.to_json(), "out": str(out)}, progress)
 
     return Compiled(directory=cache.put(key, build), key=key)
 
@@ -214,7 +214,7 @@ def _compile_and_choose(
     """For a model whose kernels nobody knows yet: the compiler finds them, and chooses on the way."""
     with cache.workspace() as out:
         data = {**request.to_json(), "stores": str(stores.folder) if stores is not None else None}
-        _run_compiler({"job": "compile", "request": data, "out": str(out)}, progress)
+        run_compiler({"job": "compile", "request": data, "out": str(out)}, progress)
         records = read_records(out / SCHEDULES)
         cache.put(_key(request, "kernels"), lambda place: _copy(out / SCHEDULES, place))
         key = _key(replace(request, schedules=choices_of(records)))
@@ -239,7 +239,7 @@ def inspect_model(model: ModelSource, options: TrainOptions, progress: Progress 
     """What the compiler would do with a model: its ops, parameters, gradients and rewrites. See `inspection.py`."""
     with tempfile.TemporaryDirectory(prefix="edgetrain-inspect-") as out:
         request = {"model": asdict(model), "options": options.to_json()}
-        _run_compiler({"job": "inspect", "request": request, "out": out}, progress)
+        run_compiler({"job": "inspect", "request": request, "out": out}, progress)
         found: dict[str, Any] = json.loads((Path(out) / FACTS).read_text(encoding="utf-8"))
         return found
 
@@ -267,7 +267,7 @@ def _versions_of_weights() -> dict[str, str]:
     return versions
 
 
-def _run_compiler(job: Mapping[str, Any], progress: Progress | None) -> None:
+def run_compiler(job: Mapping[str, Any], progress: Progress | None) -> None:
     """Runs the compiler's process to its end; its messages are JSON lines on standard output."""
     command = [sys.executable, "-P", "-m", "edgetrain.program.compiler_process"]
     with tempfile.TemporaryFile("w+") as errors:

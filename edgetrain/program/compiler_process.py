@@ -29,6 +29,7 @@ from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource, refused
 from edgetrain.program.layout import SHIPPED_ROLES
 from edgetrain.program.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
+from edgetrain.program.tune import TUNED, TUNING, TuneRequest
 from edgetrain_tuner.cache.entry import Workload
 
 
@@ -161,7 +162,20 @@ def _inspect(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     (out / FACTS).write_text(json.dumps(inspect(proto, model, options), indent=1) + "\n", encoding="utf-8")
 
 
-_JOBS = {"compile": _compile, "inspect": _inspect}
+def _tune(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = TuneRequest.from_json(data)
+    _, model = _import(request.compile.model, request.compile.options, channel)
+    from edgetrain.graph.build import build_step
+    from edgetrain.graph.extract import extract
+    from edgetrain.program.tune_kernels import tune_kernels
+
+    _say(channel, "building the training graph")
+    extracted = extract(build_step(model, request.compile.options), model.name)
+    found = tune_kernels(extracted, request, lambda done, total: _say(channel, TUNING, done, total))
+    (out / TUNED).write_text(json.dumps([one.to_json() for one in found], indent=1) + "\n", encoding="utf-8")
+
+
+_JOBS = {"compile": _compile, "inspect": _inspect, "tune": _tune}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -21,7 +21,7 @@ from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.errors import CacheError
 from edgetrain_tuner.cache.levels import Levels
 from edgetrain_tuner.schedule import Schedule
-from edgetrain_tuner.transfer import SAME, Lenders, choose
+from edgetrain_tuner.transfer import Lenders, choose
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ def choose_schedules(workloads: Mapping[str, Workload], target: Target, lenders:
     for symbol, workload in workloads.items():
         donor = choose(workload, target, lenders)
         if donor is not None:
-            source = CACHE if donor.likeness == SAME and not any(donor.target_distance) else TRANSFERRED
+            source = CACHE if donor.is_known else TRANSFERRED
             chosen[symbol] = ScheduleChoice(schedule=donor.schedule, source=source, level=donor.level, entry=donor.id)
     return chosen
 

@@ -64,10 +64,11 @@ def test_the_fastest_of_several_is_taken() -> None:
         entry(measurements=(measurement(1.99e-3),)),
         entry(measurements=(), outcome="failed"),
         entry(outcome="slower", measurements=(measurement(3e-3),)),
+        entry(outcome="slower", measurements=(measurement(0.5e-3),)),
         entry(check=Check(largest_error=0.5, against="unscheduled")),
         entry(versions=Versions(tvm="0.27.0", rules=999)),
     ],
-    ids=["hardly faster", "failed", "slower", "wrong", "of other rules"],
+    ids=["hardly faster", "failed", "slower", "fast alone", "wrong", "of other rules"],
 )
 def test_what_promises_nothing_is_not_used_untried(poor: Entry) -> None:
     assert choose(WORKLOAD, HOST, Shelf(poor)) is None

@@ -47,8 +47,14 @@ class Donor:
     shape_distance: float
     target_distance: tuple[int, ...]
     speedup: float
+    is_faster: bool  # than the default, all things considered: one that lost in a real step is not
     level: str
     id: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was found for this very kernel on this very target."""
+        return self.likeness == SAME and not any(self.target_distance)
 
     @property
     def rank(self) -> tuple[object, ...]:
@@ -77,7 +83,7 @@ def donors(workload: Workload, target: Target, lenders: Lenders, *, most: int) -
     found: dict[Schedule, Donor] = {}
     for lending in (*lenders.lookup(workload.class_, target), *lenders.by_family(workload.family)):
         donor = _donor(workload, target, lending)
-        if donor is None or lending.entry.outcome != FASTER:
+        if donor is None or not donor.is_faster:
             continue
         known = found.get(donor.schedule)
         if known is None or donor.rank < known.rank:
@@ -87,14 +93,8 @@ def donors(workload: Workload, target: Target, lenders: Lenders, *, most: int) -
 
 def tried(workload: Workload, target: Target, lenders: Lenders) -> frozenset[Schedule]:
     """What was measured on this very kernel and target, and was no better than the default, or failed."""
-    found = (
-        _donor(workload, target, lending)
-        for lending in lenders.lookup(workload.class_, target)
-        if lending.entry.outcome != FASTER
-    )
-    return frozenset(
-        donor.schedule for donor in found if donor and donor.likeness == SAME and not any(donor.target_distance)
-    )
+    found = (_donor(workload, target, lending) for lending in lenders.lookup(workload.class_, target))
+    return frozenset(donor.schedule for donor in found if donor and donor.is_known and not donor.is_faster)
 
 
 def choose(workload: Workload, target: Target, lenders: Lenders) -> Donor | None:
@@ -108,14 +108,15 @@ def choose(workload: Workload, target: Target, lenders: Lenders) -> Donor | None
         for lending in lenders.lookup(workload.class_, target)
         if (donor := _donor(workload, target, lending)) is not None and _is_sound(lending.entry)
     ]
-    known = [donor for donor in found if donor.likeness == SAME and not any(donor.target_distance)]
+    known = [donor for donor in found if donor.is_known]
     if known:
-        good = [donor for donor in known if donor.speedup >= LEAST_SPEEDUP[SAME]]
+        good = [donor for donor in known if donor.is_faster and donor.speedup >= LEAST_SPEEDUP[SAME]]
         return max(good, key=lambda donor: (donor.speedup, donor.id), default=None)
     near = [
         donor
         for donor in found
-        if donor.speedup >= LEAST_SPEEDUP[CLASS]
+        if donor.is_faster
+        and donor.speedup >= LEAST_SPEEDUP[CLASS]
         and donor.shape_distance <= FARTHEST_UNTRIED
         and _is_near(donor.target_distance)
     ]
@@ -144,6 +145,7 @@ def _donor(workload: Workload, target: Target, lending: Lending) -> Donor | None
         shape_distance=shape_distance(workload, entry.workload),
         target_distance=entry.target.distance(target),
         speedup=entry.speedup or 0.0,
+        is_faster=entry.outcome == FASTER,
         level=lending.level,
         id=entry.id,
     )

@@ -49,7 +49,7 @@ def test_a_graph_comes_back_with_kernels_values_and_facts(build_cache: BuildCach
 
 def test_the_same_request_is_answered_from_the_cache(build_cache: BuildCache, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compile_graph(_request(), cache=build_cache)
-    monkeypatch.setattr(compile_module, "_run_compiler", _forbidden)
+    monkeypatch.setattr(compile_module, "run_compiler", _forbidden)
     assert compile_graph(_request(), cache=build_cache).directory == first.directory
 
 
@@ -112,7 +112,7 @@ def test_errors_of_the_compiler_keep_their_type_and_leave_no_entry(tmp_path: Pat
 def test_a_missing_model_file_is_named_before_any_process_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_module, "_run_compiler", _forbidden)
+    monkeypatch.setattr(compile_module, "run_compiler", _forbidden)
     with pytest.raises(ModelError, match=r"nowhere\.onnx"):
         compile_graph(_request(str(tmp_path / "nowhere.onnx")), cache=BuildCache(tmp_path))
 

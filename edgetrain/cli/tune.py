@@ -1,0 +1,120 @@
+"""`edgetrain tune`: searches for faster schedules of a model's kernels on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import time
+from typing import TYPE_CHECKING
+
+from edgetrain import __version__
+from edgetrain.cli.command import Flag, Verb
+from edgetrain.cli.console import Console
+from edgetrain.cli.request import (
+    DEFAULT_RECIPE,
+    OVERRIDES_TEXT,
+    SOURCE_WORDS,
+    TARGET,
+    job_of,
+    positive,
+    recipe_of,
+    split_words,
+)
+from edgetrain.cli.stages import Stages
+from edgetrain.errors import UsageError
+from edgetrain.units import show_seconds
+
+if TYPE_CHECKING:
+    from edgetrain.tuning import Allowance
+
+DEFAULT_MINUTES = 3.0
+_LINES = 10  # progress lines where there is no terminal
+
+
+def minutes(text: str) -> float:
+    """A positive number. Raises `UsageError` for anything else."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1e6:
+        raise UsageError(f"`{text}` is not a number of minutes above 0")
+    return value
+
+
+def run(arguments: argparse.Namespace, console: Console) -> int:
+    from edgetrain.choices import with_choice
+    from edgetrain.tuning import tune
+
+    allowance = allowance_of(arguments)
+    source, overrides = split_words(arguments.words)
+    recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
+    with Stages(console) as stages:
+        job = job_of(arguments, recipe, console, progress=Tuning(stages, console))
+        report = tune(
+            with_choice(job), allowance, today=datetime.date.today().isoformat(), tool=f"edgetrain {__version__}"
+        )
+    console.data(json.dumps(report.to_json(), indent=1) + "\n" if console.as_json else report.to_text())
+    console.say(f"hint: `edgetrain fit {source or DEFAULT_RECIPE}` uses them; other models borrow what fits theirs")
+    return 0
+
+
+def allowance_of(arguments: argparse.Namespace) -> Allowance:
+    from edgetrain.tuning import Allowance
+
+    if arguments.trials is not None and arguments.minutes is not None:
+        raise UsageError("--trials and --minutes both say when to stop", fix="give one of them")
+    if arguments.trials is not None:
+        return Allowance(trials=arguments.trials)
+    return Allowance(seconds=60.0 * (arguments.minutes or DEFAULT_MINUTES))
+
+
+class Tuning:
+    """The compiler's progress; while kernels are tuned, with what is done and how long it takes still."""
+
+    def __init__(self, stages: Stages, console: Console) -> None:
+        self._stages = stages
+        self._console = console
+        self._began_s = 0.0
+        self._said = 0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        from edgetrain.program.tune import TUNING
+
+        self._stages(stage, done, total)
+        if stage != TUNING or not total:
+            return
+        if not self._began_s:
+            self._began_s = time.monotonic()
+        part = done * _LINES // total
+        if self._console.talk.isatty() or part <= self._said or not 0 < done < total:
+            return
+        self._said = part
+        left_s = (time.monotonic() - self._began_s) * (total - done) / done
+        self._console.say(f"{100 * done // total} % tuned, {show_seconds(left_s)} left")
+
+
+VERB = Verb(
+    name="tune",
+    summary="search for faster schedules on this machine",
+    description=(
+        "Tries other schedules for the kernels of a training step, the heavy ones most, and keeps what is faster in "
+        "the schedule cache: every `fit` on this machine uses it, and kernels of other models borrow from it. "
+        "A schedule is checked against the plain kernel and timed beside the rule's own; one that wins alone but "
+        "loses in the real step is not used.\n\n" + OVERRIDES_TEXT
+    ),
+    words=SOURCE_WORDS,
+    flags=(
+        TARGET,
+        Flag(name="--trials", metavar="N", parse=positive, help="stop after N trials, about half a second each"),
+        Flag(
+            name="--minutes", metavar="M", parse=minutes, help=f"stop after M minutes; {DEFAULT_MINUTES:g} without both"
+        ),
+    ),
+    examples=(
+        "edgetrain tune digits --trials 50",
+        "edgetrain tune model.onnx --minutes 10 train.batch=8",
+    ),
+    run=run,
+)

@@ -1,0 +1,107 @@
+"""Asks for better schedules: a search in the compiler's process, which measures in yet another one. No TVM here."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetrain.program.compile import CodegenRequest, CompileRequest, Progress, run_compiler
+from edgetrain.program.schedules import schedule_from_json, workload_from_json
+from edgetrain_tuner.cache.entry import Workload
+from edgetrain_tuner.measure.outcome import Outcome
+from edgetrain_tuner.schedule import Schedule
+
+TUNED = "tuned.json"
+SEARCHED = "tuned"  # the source of what the search itself found
+TUNING = "tuning kernels"  # the stage whose progress is counted in trials, or in seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneRequest:
+    """Which kernels to tune and how much to spend. `weights` are seconds of a step, by symbol."""
+
+    compile: CompileRequest
+    codegen: CodegenRequest  # this machine's
+    threads: int
+    weights: Mapping[str, float]
+    trials: int | None = None
+    seconds: float | None = None
+    stores: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "stores")}
+        return {
+            **plain,
+            "compile": self.compile.to_json(),
+            "codegen": asdict(self.codegen),
+            "weights": dict(self.weights),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TuneRequest:
+        parts = {
+            "compile": CompileRequest.from_json(data["compile"]),
+            "codegen": CodegenRequest.from_json(data["codegen"]),
+        }
+        return cls(**{**data, **parts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTrial:
+    schedule: Schedule
+    outcome: Outcome
+    source: str  # searched here, from the cache, or transferred from another kernel
+
+    def to_json(self) -> dict[str, Any]:
+        schedule = json.loads(self.schedule.canonical())
+        return {"schedule": schedule, "outcome": self.outcome.to_json(), "source": self.source}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> KernelTrial:
+        return KernelTrial(
+            schedule=schedule_from_json(data["schedule"]),
+            outcome=Outcome.from_json(data["outcome"]),
+            source=data["source"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedKernel:
+    """What the search found for one kernel. `best` is None where the rule's own schedule stays."""
+
+    symbol: str
+    workload: Workload
+    best: KernelTrial | None
+    trials: tuple[KernelTrial, ...]
+    failure: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "symbol": self.symbol,
+            "workload": asdict(self.workload),
+            "best": None if self.best is None else self.best.to_json(),
+            "trials": [trial.to_json() for trial in self.trials],
+            "failure": self.failure,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> TunedKernel:
+        return TunedKernel(
+            symbol=data["symbol"],
+            workload=workload_from_json(data["workload"]),
+            best=None if data["best"] is None else KernelTrial.from_json(data["best"]),
+            trials=tuple(KernelTrial.from_json(trial) for trial in data["trials"]),
+            failure=data["failure"],
+        )
+
+
+def search_schedules(request: TuneRequest, progress: Progress | None = None) -> list[TunedKernel]:
+    """Runs the search to its end. Raises as `compile_graph` does."""
+    with tempfile.TemporaryDirectory(prefix="edgetrain-tune-") as out:
+        run_compiler({"job": "tune", "request": request.to_json(), "out": out}, progress)
+        found = json.loads((Path(out) / TUNED).read_text(encoding="utf-8"))
+        return [TunedKernel.from_json(kernel) for kernel in found]

@@ -1,0 +1,154 @@
+"""The search itself, in the compiler's process: kernels, donors from the cache, and a process that measures."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetrain.graph.extract import Extracted, Kernel
+from edgetrain.graph.ir import Op
+from edgetrain.program.schedules import CACHE, TRANSFERRED, ScheduleStores
+from edgetrain.program.tune import SEARCHED, KernelTrial, TunedKernel, TuneRequest
+from edgetrain_tuner import rules
+from edgetrain_tuner.cache.entry import Target, Workload
+from edgetrain_tuner.cache.levels import Levels
+from edgetrain_tuner.features import Features
+from edgetrain_tuner.measure.bench import Subject
+from edgetrain_tuner.measure.serve import packed
+from edgetrain_tuner.measure.worker import Worker
+from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
+from edgetrain_tuner.search import Allowance, Progress, Trial, Tunable, Tuned, search
+from edgetrain_tuner.transfer import donors, tried
+from edgetrain_tuner.workload import workload_of
+
+log = logging.getLogger(__name__)
+
+MOST_DONORS = 6  # what is lent by the seventh was hardly ever better in trials
+MEASURING = (sys.executable, "-P", "-m", "edgetrain.program.measuring_process")
+
+
+def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> list[TunedKernel]:
+    """Tunes the kernels that `request.weights` name, in the order of what they weigh."""
+    features = Features(
+        vector_bits=request.compile.vector_bits,
+        vector_registers=request.compile.vector_registers,
+        cores=request.compile.cores,
+    )
+    hello = {"codegen": asdict(request.codegen), "threads": request.threads, "features": asdict(features)}
+    kernels = {kernel.symbol: kernel for kernel in extracted.kernels if kernel.symbol in request.weights}
+    symbols = list(kernels)
+    with ScheduleStores(folder=Path(request.stores)).opened() as levels, Worker(MEASURING, hello) as worker:
+        search_ = _Search(extracted, features, request.compile.tuned_for, levels)
+        subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
+        tunables = [
+            subjects[symbol].tunable(number, request.weights[symbol], features) for number, symbol in enumerate(symbols)
+        ]
+        began_s = time.monotonic()
+
+        def told(done: Progress) -> None:
+            elapsed_s = round(time.monotonic() - began_s)
+            progress(*((done.trials, done.allowed) if done.allowed else (elapsed_s, round(request.seconds or 0))))
+
+        def opened(tunable: Tunable) -> str:
+            answer = worker.open(tunable.number, packed(subjects[symbols[tunable.number]].subject))
+            return answer if isinstance(answer, str) else ""
+
+        found = search(
+            tunables,
+            worker,
+            Allowance(trials=request.trials, seconds=request.seconds, clock=time.monotonic),
+            opened=opened,
+            closed=lambda tunable: worker.close(tunable.number),
+            progress=told,
+        )
+    return [subjects[symbols[tuned.number]].tuned(symbols[tuned.number], tuned) for tuned in found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidates:
+    """A kernel with where its search begins."""
+
+    kernel: Kernel
+    subject: Subject
+    workload: Workload
+    default: Schedule
+    lent: Mapping[Schedule, str]  # with where each comes from
+    others: tuple[Schedule, ...]  # what other rules propose
+    known: frozenset[Schedule]
+
+    def tunable(self, number: int, weight: float, features: Features) -> Tunable:
+        function = self.kernel.function
+        return Tunable(
+            number=number,
+            weight=weight,
+            default=self.default,
+            starts=tuple(dict.fromkeys((*self.lent, *self.others))),
+            known=self.known - self.lent.keys(),
+            neighbours=lambda schedule: rules.neighbours(function, schedule, features),
+        )
+
+    def tuned(self, symbol: str, tuned: Tuned) -> TunedKernel:
+        return TunedKernel(
+            symbol=symbol,
+            workload=self.workload,
+            best=self._trial(tuned.best) if tuned.best is not None else None,
+            trials=tuple(self._trial(trial) for trial in tuned.trials),
+            failure=tuned.failure,
+        )
+
+    def _trial(self, trial: Trial) -> KernelTrial:
+        return KernelTrial(
+            schedule=trial.schedule, outcome=trial.outcome, source=self.lent.get(trial.schedule, SEARCHED)
+        )
+
+
+class _Search:
+    def __init__(self, extracted: Extracted, features: Features, target: Target | None, levels: Levels) -> None:
+        self._calls: Mapping[str, Op] = {
+            op.kernel: op for ops in extracted.graph.functions.values() for op in reversed(ops)
+        }
+        self._features = features
+        self._target = target
+        self._levels = levels
+
+    def candidates(self, kernel: Kernel) -> _Candidates:
+        workload = workload_of(kernel.function)
+        default, *others = rules.propose(kernel.function, self._features)
+        lent, known = self._lent(kernel.function, workload)
+        return _Candidates(
+            kernel=kernel,
+            subject=subject_of(kernel, self._calls[kernel.symbol], workload.operations),
+            workload=workload,
+            default=default,
+            lent={schedule: source for schedule, source in lent.items() if schedule != default},
+            others=tuple(others),
+            known=known,
+        )
+
+    def _lent(self, function: Any, workload: Workload) -> tuple[dict[Schedule, str], frozenset[Schedule]]:
+        if self._target is None:
+            return {}, frozenset()
+        lent: dict[Schedule, str] = {}
+        for donor in donors(workload, self._target, self._levels, most=MOST_DONORS):
+            try:
+                schedule = rules.refit(function, donor.schedule, self._features)
+            except ScheduleRefusedError as error:
+                log.info("the schedule %s does not transfer: %s", donor.id[:12], error)
+                continue
+            lent.setdefault(schedule, CACHE if donor.is_known else TRANSFERRED)
+        return lent, tried(workload, self._target, self._levels)
+
+
+def subject_of(kernel: Kernel, call: Op, operations: int) -> Subject:
+    """The kernel as it is called in a program: what it writes over is one tensor."""
+    aliases = tuple(
+        (call.reads.index(name), len(call.reads) + number)
+        for number, name in enumerate(call.writes)
+        if name in call.reads
+    )
+    return Subject(function=kernel.function, outputs=len(call.writes), aliases=aliases, operations=operations)

@@ -1,0 +1,248 @@
+"""Better schedules for a model's kernels: searched, tried in the real step, kept in the user's cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from edgetrain.errors import DeviceError
+from edgetrain.host import machine_id
+from edgetrain.job import Job, codegen_of, compile_request, tuned_for
+from edgetrain.program.compile import Compiled, tool_versions
+from edgetrain.program.schedules import CACHE, RULE, ScheduleChoice
+from edgetrain.program.tune import KernelTrial, TunedKernel, TuneRequest, search_schedules
+from edgetrain.run.profile import FunctionProfile, profile_function
+from edgetrain.stages import compile_stage
+from edgetrain.timing import profiling_engine
+from edgetrain.tuning_report import KernelRow, TuningReport
+from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Provenance, Target, Versions, plain_text
+from edgetrain_tuner.cache.schedules import RuleSchedule
+from edgetrain_tuner.measure.outcome import MEASURED
+from edgetrain_tuner.schedule import RULES_VERSION
+
+STEP = "step"
+_TURNS = 4  # of both programs; the quickest of each kernel counts: other work on the machine only adds
+_ROUNDS = 5
+_LOST = 1.02  # a kernel that takes this much longer in the step than the rule's is not kept
+_LEAST_SHARE = 0.002  # of a step; what is less is not worth a trial
+_UNCHECKED = 1e300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """How much the search may spend: trials, or seconds."""
+
+    trials: int | None = None
+    seconds: float | None = None
+
+
+def tune(job: Job, allowance: Allowance, *, today: str, tool: str = "edgetrain") -> TuningReport:
+    """Searches, tries the winners in the real step, and stores what was learned.
+
+    Raises `DeviceError` for a target that is not this machine: nothing can be measured for it here.
+    """
+    if not job.target.is_host:
+        raise DeviceError(
+            f"schedules for {job.target.name} cannot be measured here",
+            why="a schedule is worth what it takes on its own machine, and emulators tell no times",
+            fix="tune on the device itself, or take in what others found with `edgetrain cache pull URL`",
+        )
+    if job.stores is None:
+        raise DeviceError("there is no schedule cache to keep results in", fix="set XDG_CACHE_HOME to a folder")
+    target = tuned_for(job.target)
+    if target is None:
+        raise DeviceError(f"schedules for {job.target.codegen.triple or 'this machine'} are not kept")
+    plain = compile_stage(dataclasses.replace(job, schedules={}))
+    (before,) = _profiles(job, [plain])
+    weights = _weights(plain, before)
+    found = search_schedules(_request(job, weights, allowance), job.progress)
+    choices = _choices(job, plain, found)
+    tuned = compile_stage(dataclasses.replace(job, schedules=choices))
+    seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(job, plain, tuned)
+    lost = {s for s in choices if tuned_seconds.get(s, 0.0) > _LOST * seconds.get(s, math.inf)}
+    entries = list(_entries(job, target, found, lost, today=today, tool=tool))
+    with job.stores.opened() as levels:
+        levels.user.put_all(entries)
+    rows = _rows(job, plain, tuned, seconds, tuned_seconds, lost, found)
+    return TuningReport(
+        model=job.recipe.name,
+        target=job.target.name,
+        rates_basis=job.target.rates_basis,
+        trials=sum(len(kernel.trials) for kernel in found),
+        step_seconds=step_s,
+        tuned_step_seconds=tuned_step_s,
+        entries=len(entries),
+        kernels=rows,
+    )
+
+
+def _request(job: Job, weights: Mapping[str, float], allowance: Allowance) -> TuneRequest:
+    assert job.stores is not None
+    return TuneRequest(
+        compile=compile_request(job, with_kernels=False),
+        codegen=codegen_of(job.target),
+        threads=job.threads or job.target.codegen.cores,
+        weights=weights,
+        trials=allowance.trials,
+        seconds=allowance.seconds,
+        stores=str(job.stores.folder),
+    )
+
+
+def _weights(compiled: Compiled, found: FunctionProfile) -> dict[str, float]:
+    seconds = _by_kernel(compiled, found.op_seconds)
+    total_s = sum(seconds.values())
+    return {symbol: s for symbol, s in seconds.items() if s >= _LEAST_SHARE * total_s}
+
+
+def _by_kernel(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for op in compiled.graph.functions[STEP]:
+        seconds[op.kernel] = seconds.get(op.kernel, 0.0) + op_seconds[op.name]
+    return seconds
+
+
+def _choices(job: Job, plain: Compiled, found: Sequence[TunedKernel]) -> dict[str, ScheduleChoice]:
+    """The winners; for a kernel that was not searched, what the cache knows already."""
+    assert job.stores is not None
+    target = tuned_for(job.target)
+    assert target is not None
+    searched = {kernel.symbol for kernel in found if not kernel.failure}
+    workloads = {symbol: record.workload for symbol, record in plain.schedules.items() if symbol not in searched}
+    choices = dict.fromkeys(plain.schedules, ScheduleChoice())
+    choices |= job.stores.choose(workloads, target)
+    choices |= {
+        kernel.symbol: ScheduleChoice(schedule=kernel.best.schedule, source=kernel.best.source, level="user")
+        for kernel in found
+        if kernel.best is not None
+    }
+    return choices
+
+
+def _profiles(job: Job, programs: Sequence[Compiled]) -> list[FunctionProfile]:
+    """A profile of each program's step, all of them in turns; the quickest of the turns counts."""
+    best: list[FunctionProfile | None] = [None] * len(programs)
+    with ExitStack() as stack:
+        engines = [stack.enter_context(profiling_engine(job, compiled)) for compiled in programs]
+        for _ in range(_TURNS):
+            for number, (engine, compiled) in enumerate(zip(engines, programs, strict=True)):
+                found = profile_function(engine, compiled.graph, STEP, rounds=_ROUNDS)
+                best[number] = _quicker(best[number], found)
+    return [found for found in best if found is not None]
+
+
+def _quicker(one: FunctionProfile | None, other: FunctionProfile) -> FunctionProfile:
+    if one is None:
+        return other
+    return FunctionProfile(
+        op_seconds={name: min(seconds, other.op_seconds[name]) for name, seconds in one.op_seconds.items()},
+        call_s=min(one.call_s, other.call_s),
+    )
+
+
+def _side_by_side(
+    job: Job, plain: Compiled, tuned: Compiled
+) -> tuple[Mapping[str, float], Mapping[str, float], float, float]:
+    """Seconds of each kernel in the step as the rules have it and as it was tuned, and of the whole steps."""
+    if plain.identity(job.target.name) == tuned.identity(job.target.name):
+        (found,) = _profiles(job, [plain])
+        seconds = _by_kernel(plain, found.op_seconds)
+        return seconds, seconds, found.call_s, found.call_s
+    before, after = _profiles(job, [plain, tuned])
+    return (
+        _by_kernel(plain, before.op_seconds),
+        _by_kernel(tuned, after.op_seconds),
+        before.call_s,
+        after.call_s,
+    )
+
+
+def _entries(
+    job: Job, target: Target, found: Sequence[TunedKernel], lost: set[str], *, today: str, tool: str
+) -> Iterator[Entry]:
+    """Everything that was learned: winners, losers and failures."""
+    for kernel in found:
+        for trial in kernel.trials:
+            is_best = kernel.best is not None and kernel.best.schedule == trial.schedule
+            outcome = trial.outcome
+            measured = outcome.status == MEASURED
+            yield Entry(
+                workload=kernel.workload,
+                target=target,
+                schedule=RuleSchedule(rule=trial.schedule.rule, parameters=dict(trial.schedule.parameters)),
+                versions=Versions(tvm=tool_versions()["apache-tvm"], rules=RULES_VERSION),
+                check=_check(trial),
+                outcome=_outcome(trial, is_kept=is_best and kernel.symbol not in lost),
+                measurements=(
+                    Measurement(
+                        seconds=outcome.seconds,
+                        default_seconds=outcome.default_seconds,
+                        n=outcome.n,
+                        machine=machine_id(),
+                        when=today,
+                    ),
+                )
+                if measured
+                else (),
+                provenance=Provenance(model=plain_text(job.recipe.name), who="", tool=plain_text(tool)),
+            )
+
+
+def _outcome(trial: KernelTrial, *, is_kept: bool) -> str:
+    if trial.outcome.status != MEASURED:
+        return "failed"
+    return "faster" if is_kept else "slower"
+
+
+def _check(trial: KernelTrial) -> Check:
+    """The error rounded up to a power of ten: two machines that sum in another order have found the same schedule."""
+    outcome = trial.outcome
+    if not outcome.against:
+        return Check(largest_error=_UNCHECKED, against="default")
+    error = outcome.largest_error
+    rounded = 10.0 ** math.ceil(math.log10(error)) if error > 0 else 0.0
+    return Check(largest_error=rounded, against=outcome.against)
+
+
+def _rows(
+    job: Job,
+    plain: Compiled,
+    tuned: Compiled,
+    seconds: Mapping[str, float],
+    tuned_seconds: Mapping[str, float],
+    lost: set[str],
+    found: Sequence[TunedKernel],
+) -> tuple[KernelRow, ...]:
+    trials = {kernel.symbol: len(kernel.trials) for kernel in found}
+    ops = plain.graph.functions[STEP]
+    rows = []
+    for symbol, took_s in seconds.items():
+        calls = [op for op in ops if op.kernel == symbol]
+        flops = sum(op.flops for op in calls)
+        moved = sum(plain.graph.bytes_moved(op) for op in calls)
+        roofline_s = max(flops / job.target.flops_per_s, moved / job.target.memory_bytes_per_s)
+        choice = tuned.schedules[symbol].choice
+        is_kept = symbol not in lost and choice.source != RULE
+        rows.append(
+            KernelRow(
+                name=calls[0].source or symbol,
+                symbol=symbol,
+                calls=len(calls),
+                source=_source(choice) if is_kept else RULE,
+                schedule=str(choice.schedule if is_kept else plain.schedules[symbol].choice.schedule),
+                seconds=took_s,
+                tuned_seconds=tuned_seconds[symbol] if is_kept else took_s,
+                flops=flops,
+                moved_bytes=moved,
+                roofline_seconds=roofline_s,
+                trials=trials.get(symbol, 0),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: (-row.tuned_seconds, row.symbol)))
+
+
+def _source(choice: ScheduleChoice) -> str:
+    return f"{choice.source} ({choice.level})" if choice.source == CACHE else choice.source

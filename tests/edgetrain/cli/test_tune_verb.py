@@ -1,0 +1,46 @@
+"""`edgetrain tune`: when to stop, how far it is, and where it cannot measure."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from edgetrain.cli.console import Console
+from edgetrain.cli.entry import main
+from edgetrain.cli.stages import Stages
+from edgetrain.cli.tune import Tuning, allowance_of, minutes
+from edgetrain.errors import UsageError
+
+
+def test_a_foreign_target_ends_with_code_6(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "digits", "--target", "cortex-m7", "--json"]) == 6
+    error = json.loads(capsys.readouterr().out)
+    assert "cannot be measured here" in error["what"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "inf", "nan"])
+def test_minutes_are_a_number_above_zero(text: str) -> None:
+    with pytest.raises(UsageError, match="minutes"):
+        minutes(text)
+
+
+def test_one_of_two_limits_is_given() -> None:
+    with pytest.raises(UsageError, match="both say when to stop"):
+        allowance_of(argparse.Namespace(trials=3, minutes=1.0))
+    assert allowance_of(argparse.Namespace(trials=3, minutes=None)).trials == 3
+    assert allowance_of(argparse.Namespace(trials=None, minutes=2.0)).seconds == 120.0
+    assert allowance_of(argparse.Namespace(trials=None, minutes=None)).seconds == 180.0
+
+
+def test_progress_is_a_line_for_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    tuning = Tuning(Stages(console), console)
+    tuning("importing the model", 0, 0)
+    for done in range(1, 41):
+        tuning("tuning kernels", done, 40)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["importing the model", "tuning kernels"]
+    assert [line.partition(" tuned, ")[0] for line in lines[2:]] == [f"{n}0 %" for n in range(1, 10)]
+    assert all(line.endswith(" left") for line in lines[2:])
