@@ -80,7 +80,7 @@ def build(prepared: Prepared, plan: Plan, folder: Path, *, threads: bool) -> Art
     driver = emit_driver(prepared.compiled.graph, plan)
     library = build_library(
         driver_c=driver,
-        kernels_object=prepared.compiled.kernels(codegen.name),
+        kernels=prepared.compiled.kernels(codegen.name),
         out=folder / "library",
         threads=threads,
         compiler=compiler,

@@ -35,7 +35,7 @@ def build_program(
         driver = emit_driver(compiled.graph, plan)
         library = build_library(
             driver_c=driver,
-            kernels_object=compiled.kernels(codegen.name),
+            kernels=compiled.kernels(codegen.name),
             out=out / "build",
             cpu=codegen.cpu,
             profile=profile,

@@ -30,6 +30,7 @@ from edgetrain.graph.options import TrainOptions
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.cache import BuildCache, cache_key, file_sha256
 from edgetrain.program.layout import SHIPPED_ROLES
+from edgetrain.program.object_archive import SUFFIX
 from edgetrain.program.schedules import (
     SCHEDULES,
     Choices,
@@ -48,6 +49,7 @@ INITIAL = "initial.bin"
 FACTS = "facts.json"
 MODEL = "model.onnx"
 ZOO = "zoo:"
+_OBJECTS = "objects"  # beside the entries of the build cache, whose names are hexadecimal
 
 Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
 
@@ -82,9 +84,13 @@ class ModelSource:
             ) from error
 
 
+def kernels_file(name: str) -> str:
+    return f"kernels-{name}{SUFFIX}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodegenRequest:
-    """A code generator's target and the name of the object file it fills. An empty triple is this machine."""
+    """A code generator's target and the name of the archive of objects it fills. An empty triple is this machine."""
 
     name: str
     triple: str
@@ -94,7 +100,7 @@ class CodegenRequest:
 
     @property
     def file(self) -> str:
-        return f"kernels-{self.name}.o"
+        return kernels_file(self.name)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CodegenRequest:
@@ -166,7 +172,7 @@ class Compiled:
         return self.directory / MODEL
 
     def kernels(self, name: str) -> Path:
-        return self.directory / f"kernels-{name}.o"
+        return self.directory / kernels_file(name)
 
     def initial(self) -> dict[str, npt.NDArray[Any]]:
         """Initial parameters, state and constants, mapped from the file: nothing is read before it is used."""
@@ -203,7 +209,7 @@ def compile_graph(
     key = _key(request)
 
     def build(out: Path) -> None:
-        run_compiler({"job": "compile", "request": request.to_json(), "out": str(out)}, progress)
+        _compile(request, cache, out, progress)
 
     return Compiled(directory=cache.put(key, build), key=key)
 
@@ -213,12 +219,22 @@ def _compile_and_choose(
 ) -> Compiled:
     """For a model whose kernels nobody knows yet: the compiler finds them, and chooses on the way."""
     with cache.workspace() as out:
-        data = {**request.to_json(), "stores": str(stores.folder) if stores is not None else None}
-        run_compiler({"job": "compile", "request": data, "out": str(out)}, progress)
+        _compile(request, cache, out, progress, stores)
         records = read_records(out / SCHEDULES)
         cache.put(_key(request, "kernels"), lambda place: _copy(out / SCHEDULES, place))
         key = _key(replace(request, schedules=choices_of(records)))
         return Compiled(directory=cache.put(key, lambda place: _move_all(out, place)), key=key)
+
+
+def _compile(
+    request: CompileRequest,
+    cache: BuildCache,
+    out: Path,
+    progress: Progress | None,
+    stores: ScheduleStores | None = None,
+) -> None:
+    folders = {"objects": str(cache.root / _OBJECTS), "stores": str(stores.folder) if stores is not None else None}
+    run_compiler({"job": "compile", "request": request.to_json(), "out": str(out), **folders}, progress)
 
 
 def _key(request: CompileRequest, *parts: str) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,7 +40,7 @@ def main() -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     job = json.load(sys.stdin)
     try:
-        _JOBS[job["job"]](job["request"], Path(job["out"]), channel)
+        _JOBS[job["job"]](job, Path(job["out"]), channel)
     except EdgetrainError as error:
         channel.write(json.dumps(error.to_json()) + "\n")
     except OSError as error:
@@ -87,12 +88,13 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
     return opened.proto, dataclasses.replace(model, rewrites=(*opened.rewrites, *model.rewrites))
 
 
-def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
-    request = CompileRequest.from_json({name: value for name, value in data.items() if name != "stores"})
+def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = CompileRequest.from_json(job["request"])
     proto, model = _import(request.model, request.options, channel)
     from edgetrain.graph.build import build_step
     from edgetrain.graph.extract import extract
-    from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
+    from edgetrain.program.lower import CodegenTarget, lower
+    from edgetrain.program.objects import ObjectStore, compile_archive
     from edgetrain_tuner.features import Features
     from edgetrain_tuner.workload import workload_of
 
@@ -101,7 +103,7 @@ def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     extracted = extract(built, model.name)
     features = Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in extracted.kernels}
-    choices = _choices(request, workloads, data.get("stores"))
+    choices = _choices(request, workloads, job["stores"])
     lowered = lower(
         extracted,
         features,
@@ -116,9 +118,16 @@ def _compile(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     }
     write_records(out / SCHEDULES, records)
     for codegen in request.codegens:
-        _say(channel, f"compiling {len(lowered.kernels)} kernels for {codegen.name}")
+        stage = f"compiling {len(lowered.kernels)} kernels for {codegen.name}"
+        _say(channel, stage)
         target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
-        compile_kernels(lowered.kernels, target, out / codegen.file)
+        compile_archive(
+            lowered.kernels,
+            target,
+            out / codegen.file,
+            store=ObjectStore(Path(job["objects"])),
+            progress=partial(_say, channel, stage),
+        )
     (out / GRAPH).write_text(to_json(lowered.graph), encoding="utf-8")
     _write_initial(out / INITIAL, lowered.graph, extracted.initial)
     onnx.save(proto, str(out / MODEL))
@@ -154,7 +163,8 @@ def _write_initial(path: Path, graph: Any, initial: Mapping[str, Array]) -> None
             stream.write(np.ascontiguousarray(initial[tensor.name], np.dtype(tensor.dtype).newbyteorder("<")).tobytes())
 
 
-def _inspect(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+def _inspect(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    data = job["request"]
     source, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
     proto, model = _import(source, options, channel)
     from edgetrain.graph.inspection import inspect
@@ -162,8 +172,8 @@ def _inspect(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     (out / FACTS).write_text(json.dumps(inspect(proto, model, options), indent=1) + "\n", encoding="utf-8")
 
 
-def _tune(data: Mapping[str, Any], out: Path, channel: TextIO) -> None:
-    request = TuneRequest.from_json(data)
+def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = TuneRequest.from_json(job["request"])
     _, model = _import(request.compile.model, request.compile.options, channel)
     from edgetrain.graph.build import build_step
     from edgetrain.graph.extract import extract

@@ -21,6 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from edgetrain.errors import DeviceError
+from edgetrain.program.object_archive import SUFFIX, read_archive
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ _LINK = (
     "-Wl,--version-script=exports.map",
     "-Wl,--build-id=none",
     "-Wl,--strip-debug",
+    "-Wl,--gc-sections",  # every object brings TVM's conversions of half floats along
     "-Wl,-z,noexecstack",
     "-Wl,-z,defs",
 )
@@ -107,7 +109,7 @@ def find_compiler(triple: str | None = None, *, cpu: str = "", zig_cache: Path |
 def build_library(
     *,
     driver_c: str,
-    kernels_object: Path,
+    kernels: Path,
     out: Path,
     triple: str | None = None,
     cpu: str = "",
@@ -117,6 +119,7 @@ def build_library(
 ) -> Path:
     """Builds the driver, the runtime and the kernels into one library in the directory `out`, and returns its path.
 
+    `kernels` is an object, or an archive of them (`object_archive`).
     With an operating system it is a shared library that exports `edge_*` alone; on bare metal a static archive, so
     that an application which does not page need not supply the paging callbacks. With `profile` it counts the seconds
     of each op. The bytes depend on the inputs and the compiler, on nothing else. Raises `DeviceError` with the
@@ -126,12 +129,14 @@ def build_library(
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="edgetrain-build-") as name:
         directory = Path(name)
-        _lay_out_sources(directory, driver_c, kernels_object)
+        _lay_out_sources(directory, driver_c)
         if chosen.triple.is_bare_metal:
-            built = _build_archive(chosen, directory)
+            built = _build_archive(chosen, directory, _objects_of(kernels, directory))
         else:
             options = (*(() if threads else ("-DEDGE_NO_THREADS",)), *(("-DEDGE_PROFILE",) if profile else ()))
-            built = _build_shared(chosen, directory, options)
+            name = f"kernels{kernels.suffix}"
+            shutil.copyfile(kernels, directory / name)
+            built = _build_shared(chosen, directory, options, name)
         library = out / built.name
         shutil.copyfile(built, library)
     log.info("built %s for %s, %d bytes", library.name, chosen.triple.text, library.stat().st_size)
@@ -245,21 +250,28 @@ def _default_zig_cache() -> Path:
     return Path(tempfile.mkdtemp(prefix="edgetrain-zig-"))
 
 
-def _lay_out_sources(directory: Path, driver_c: str, kernels_object: Path) -> None:
+def _lay_out_sources(directory: Path, driver_c: str) -> None:
     for name in (*RUNTIME_SOURCES, *RUNTIME_HEADERS):
         (directory / name).write_text(runtime_text(name), encoding="utf-8")
     (directory / "driver.c").write_text(driver_c, encoding="utf-8")
     (directory / "exports.map").write_text(_VERSION_SCRIPT, encoding="utf-8")
-    shutil.copyfile(kernels_object, directory / "kernels.o")
 
 
-def _build_shared(compiler: Compiler, directory: Path, options: Sequence[str]) -> Path:
-    sources = ("driver.c", *RUNTIME_SOURCES, "kernels.o")
+def _objects_of(kernels: Path, directory: Path) -> list[str]:
+    """The names of the kernels' objects, laid out in the directory: an archive does not hold archives."""
+    found = [("kernels.o", kernels.read_bytes())] if kernels.suffix != SUFFIX else read_archive(kernels)
+    for name, content in found:
+        (directory / name).write_bytes(content)
+    return [name for name, _ in found]
+
+
+def _build_shared(compiler: Compiler, directory: Path, options: Sequence[str], kernels: str) -> Path:
+    sources = ("driver.c", *RUNTIME_SOURCES, kernels)
     _run(compiler, [*_COMPILE, *_SHARED, *options, *sources, *_LINK, "-o", SHARED_LIBRARY, *_LIBRARIES], directory)
     return directory / SHARED_LIBRARY
 
 
-def _build_archive(compiler: Compiler, directory: Path) -> Path:
+def _build_archive(compiler: Compiler, directory: Path, kernels: Sequence[str]) -> Path:
     """Without threads and without a clock: there are none without an operating system."""
     objects = []
     for source in ("driver.c", *RUNTIME_SOURCES):
@@ -267,7 +279,7 @@ def _build_archive(compiler: Compiler, directory: Path) -> Path:
         _run(compiler, [*_COMPILE, *_BARE_METAL, "-c", source, "-o", objects[-1]], directory)
     # D: no dates, no owners.
     _run_command(
-        [*compiler.archiver, "rcsD", STATIC_LIBRARY, *objects, "kernels.o"], compiler, directory, what=STATIC_LIBRARY
+        [*compiler.archiver, "rcsD", STATIC_LIBRARY, *objects, *kernels], compiler, directory, what=STATIC_LIBRARY
     )
     return directory / STATIC_LIBRARY
 

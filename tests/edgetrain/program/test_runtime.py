@@ -56,7 +56,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     source.write_text(KERNELS.read_text() + _without_declarations(probe))  # kernels come in one object
     kernels = compile_object(host_compiler(), source, directory / "kernels.o")
     driver = emit_driver(tiny_graph(), tiny_plan(SCHEDULES["page"]))
-    path = build_library(driver_c=driver, kernels_object=kernels, out=directory, compiler=host_compiler())
+    path = build_library(driver_c=driver, kernels=kernels, out=directory, compiler=host_compiler())
     loaded = ctypes.CDLL(str(path))
     loaded.edge_open.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)
     loaded.edge_error.restype = ctypes.c_char_p

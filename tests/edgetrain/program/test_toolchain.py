@@ -47,7 +47,7 @@ def build(compiler: Compiler, out: Path, *, schedule: str = "page", threads: boo
     out.mkdir(parents=True)
     kernels = compile_object(compiler, KERNELS, out / "kernels.o")
     driver = emit_driver(tiny_graph(), tiny_plan(SCHEDULES[schedule]))
-    return build_library(driver_c=driver, kernels_object=kernels, out=out, threads=threads, compiler=compiler)
+    return build_library(driver_c=driver, kernels=kernels, out=out, threads=threads, compiler=compiler)
 
 
 def machine_of(elf: bytes) -> int:
@@ -148,7 +148,7 @@ def test_a_cortex_m4_application_must_supply_callbacks_exactly_if_its_program_pa
 def test_a_driver_that_does_not_compile_is_reported_with_the_compilers_words(tmp_path: Path) -> None:
     kernels = compile_object(host_compiler(), KERNELS, tmp_path / "kernels.o")
     with pytest.raises(DeviceError, match=r"building driver\.c, .* failed") as caught:
-        build_library(driver_c="int f(void) { return nonsense; }\n", kernels_object=kernels, out=tmp_path)
+        build_library(driver_c="int f(void) { return nonsense; }\n", kernels=kernels, out=tmp_path)
     assert "nonsense" in caught.value.why
     assert str(tmp_path) not in str(caught.value)
 
@@ -158,7 +158,7 @@ def test_a_missing_kernel_is_found_when_the_library_is_built(tmp_path: Path) -> 
     kernels = compile_object(host_compiler(), tmp_path / "empty.c", tmp_path / "kernels.o")
     driver = emit_driver(tiny_graph(), tiny_plan(SCHEDULES["keep"]))
     with pytest.raises(DeviceError) as caught:
-        build_library(driver_c=driver, kernels_object=kernels, out=tmp_path)
+        build_library(driver_c=driver, kernels=kernels, out=tmp_path)
     assert "tiny_multiply" in caught.value.why
 
 

@@ -208,7 +208,7 @@ def build_tiny(
     driver = emit_driver(tiny_graph(), plan)
     library = build_library(
         driver_c=driver,
-        kernels_object=kernels,
+        kernels=kernels,
         out=directory / "library",
         threads=threads,
         profile=profile,
