@@ -23,7 +23,7 @@ def product() -> Any:
 
 
 def tile_of(rows: int) -> Schedule:
-    return Schedule("packed-product", {"shape": (16,), "rows": (rows,), "depth": (96,), "block_tiles": (4,)})
+    return Schedule("packed-product", {"side": (1,), "shape": (16,), "rows": (rows,), "depth": (96,), "block": (4,)})
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ from edgetrain_tuner.rules import blocking, packed_product, schedule
 from edgetrain_tuner.rules.contraction import extent_of, find
 from edgetrain_tuner.rules.generic import Generic
 from edgetrain_tuner.rules.packed_product import PackedProduct
-from tests.edgetrain_tuner.rules.unscheduled import assert_computes_the_same, written
+from edgetrain_tuner.rules.rule import Kernel, refitted
+from edgetrain_tuner.rules.sides import AS_FOUND, TRANSPOSED, sides_of
+from tests.edgetrain_tuner.rules.unscheduled import assert_same_result, written
 
 pytestmark = pytest.mark.compile
 
@@ -47,15 +49,17 @@ def _product(kind: str, rows: int, columns: int, depth: int, *, batch: int = 1, 
     return te.create_prim_func([a, b, bias, shifted])
 
 
-def _convolution(part: str, batch: int, channels: int, size: int, filters: int, taps: int, stride: int) -> Any:
-    pad = taps // 2
-    outputs = (size + 2 * pad - taps) // stride + 1
-    window = Window(strides=(stride, stride), pads=(pad, pad), dilation=(1, 1))
+def _convolution(
+    part: str, batch: int, channels: int, size: int, filters: int, taps: int, stride: int, *, dilation: int = 1
+) -> Any:
+    pad = taps // 2 * dilation
+    outputs = (size + 2 * pad - dilation * (taps - 1) - 1) // stride + 1
+    window = Window(strides=(stride, stride), pads=(pad, pad), dilation=(dilation, dilation))
     data = te.placeholder((batch, channels, size, size), name="data")
     weight = te.placeholder((filters, channels, taps, taps), name="weight")
     gradient = te.placeholder((batch, filters, outputs, outputs), name="gradient")
     if part == "forward":
-        result = topi.nn.relu(topi.nn.conv2d_nchw(data, weight, stride, pad, 1))
+        result = topi.nn.relu(topi.nn.conv2d_nchw(data, weight, stride, pad, dilation))
         return te.create_prim_func([data, weight, result])
     if part == "data":
         result = conv2d_data_gradient(gradient, weight, shape=(batch, channels, size, size), window=window)
@@ -64,16 +68,24 @@ def _convolution(part: str, batch: int, channels: int, size: int, filters: int, 
     return te.create_prim_func([data, gradient, result])
 
 
+def assert_each_side_computes_the_same(function: Any, features: Features) -> None:
+    rule, kernel = PackedProduct(), Kernel(function=function, contraction=find(function))
+    proposed = rule.propose(kernel, features)
+    assert proposed is not None
+    for side in rule.choices(kernel, features, "side", {}):
+        assert_same_result(function, rule.write(kernel, features, refitted(rule, kernel, features, {"side": side})))
+
+
 @pytest.mark.parametrize("features", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize("sizes", [(64, 48, 32), (31, 37, 29), (5, 17, 4), (2, 200, 7), (130, 9, 300)])
 @pytest.mark.parametrize("kind", ["nn", "nt", "tn", "tt"])
 def test_a_matrix_product_of_any_size(kind: str, sizes: tuple[int, int, int], features: Features) -> None:
-    assert_computes_the_same(_product(kind, *sizes), PackedProduct(), features)
+    assert_each_side_computes_the_same(_product(kind, *sizes), features)
 
 
 @pytest.mark.parametrize("depth", [24, 1500], ids=["in one part", "in several parts"])
 def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
-    assert_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), PackedProduct(), WIDE)
+    assert_each_side_computes_the_same(_product("nt", 13, 21, depth, batch=3, has_epilogue=True), WIDE)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +103,49 @@ def test_a_batch_of_products_with_an_epilogue(depth: int) -> None:
 )
 @pytest.mark.parametrize("part", ["forward", "data", "weight"])
 def test_a_convolution_and_its_gradients(part: str, geometry: tuple[int, int, int, int, int, int]) -> None:
-    assert_computes_the_same(_convolution(part, *geometry), PackedProduct(), WIDE)
+    assert_each_side_computes_the_same(_convolution(part, *geometry), WIDE)
+
+
+@pytest.mark.parametrize("part", ["forward", "data", "weight"])
+def test_a_dilated_convolution_and_its_gradients(part: str) -> None:
+    assert_each_side_computes_the_same(_convolution(part, 2, 6, 13, 20, 3, 1, dilation=2), WIDE)
+
+
+def test_what_a_block_reaches_is_copied_with_its_padding() -> None:
+    found = find(_convolution("forward", 2, 16, 14, 24, 3, 1))
+    assert found is not None
+    reach = sides_of(found)[TRANSPOSED].reach
+    assert reach is not None
+    assert reach.shape((2, 14, 14, 16, 3, 3)) == (2, 16, 16, 16)
+    assert reach.shape((1, 4, 14, 5, 3, 3)) == (1, 5, 6, 16)
+
+
+def test_a_product_needs_no_copy_on_either_side() -> None:
+    found = find(_product("nt", 32, 48, 16))
+    assert found is not None
+    assert [side.reach for side in sides_of(found).values()] == [None, None]
+
+
+def test_a_guard_that_is_no_tensors_bound_keeps_the_image_in_vectors() -> None:
+    """A triangle of B: a condition that ties k to j cannot be resolved by padding."""
+    a, b = te.placeholder((32, 24), name="a"), te.placeholder((24, 40), name="b")
+    k = te.reduce_axis((0, 24), "k")
+    zero = tirx.const(0.0, "float32")
+    result = te.compute(
+        (32, 40), lambda i, j: te.sum(a[i, k] * tirx.if_then_else(k <= j, b[k, j], zero), axis=k), name="result"
+    )
+    function = te.create_prim_func([a, b, result])
+    found = find(function)
+    assert found is not None
+    assert list(sides_of(found)) == [AS_FOUND]
+    assert_each_side_computes_the_same(function, WIDE)
+
+
+def test_taps_that_no_phase_of_a_stride_meets_are_passed_over() -> None:
+    found = find(_convolution("data", 2, 8, 16, 16, 3, 2))
+    assert found is not None
+    assert found.present is not None
+    assert found.transposed().present is found.present
 
 
 def test_a_data_gradient_whose_phases_are_of_the_weight_alone() -> None:
@@ -99,7 +153,7 @@ def test_a_data_gradient_whose_phases_are_of_the_weight_alone() -> None:
     window = Window(strides=(3, 3), pads=(0, 0), dilation=(1, 1))
     gradient, weight = te.placeholder((2, 6, 3, 3), name="gradient"), te.placeholder((6, 4, 3, 3), name="weight")
     result = conv2d_data_gradient(gradient, weight, shape=(2, 4, 11, 11), window=window)
-    assert_computes_the_same(te.create_prim_func([gradient, weight, result]), PackedProduct(), WIDE)
+    assert_each_side_computes_the_same(te.create_prim_func([gradient, weight, result]), WIDE)
 
 
 def test_a_strided_data_gradient_multiplies_no_more_than_the_forward_pass() -> None:

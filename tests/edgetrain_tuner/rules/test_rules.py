@@ -131,7 +131,7 @@ def test_what_fits_is_refitted_to_itself(kernel: str) -> None:
 
 
 def test_a_kernel_of_twice_the_size_takes_the_same_tile() -> None:
-    tuned = Schedule("packed-product", {"shape": (8,), "rows": (4,), "depth": (32,), "block_tiles": (3,)})
+    tuned = Schedule("packed-product", {"side": (1,), "shape": (8,), "rows": (4,), "depth": (32,), "block": (3,)})
     refitted = rules.refit(_product(96, 128, 64), tuned, AVX2)
     assert refitted.parameters["shape"] == (8,)
     assert refitted.parameters["rows"] == (4,)
@@ -140,12 +140,13 @@ def test_a_kernel_of_twice_the_size_takes_the_same_tile() -> None:
 @pytest.mark.parametrize(
     ("rule", "changed"),
     [
+        ("packed-product", {"side": (3,)}),
         ("packed-product", {"rows": (0,)}),
         ("packed-product", {"rows": (14,)}),
         ("packed-product", {"shape": (1000,)}),
         ("packed-product", {"shape": (1, 16)}),
         ("packed-product", {"depth": (33,)}),
-        ("packed-product", {"block_tiles": (1 << 20,)}),
+        ("packed-product", {"block": (1 << 20,)}),
         ("packed-product", {"unroll": (2,)}),
         ("generic", {"tile": (7, 0)}),
         ("generic", {"parallel": (2, 0)}),
@@ -164,7 +165,7 @@ def test_what_does_not_fit_is_refused(rule: str, changed: Mapping[str, tuple[int
 
 def test_registers_decide_what_fits() -> None:
     function = _product(48, 64, 32)
-    wide = Schedule("packed-product", {"shape": (16,), "rows": (9,), "depth": (32,), "block_tiles": (1,)})
+    wide = Schedule("packed-product", {"side": (1,), "shape": (16,), "rows": (9,), "depth": (32,), "block": (1,)})
     few = Features(vector_bits=128, vector_registers=16, cores=1)
     rules.apply(function, Schedule("packed-product", {**wide.parameters, "rows": (2,)}), few)
     with pytest.raises(ScheduleRefusedError, match="rows"):

@@ -1,49 +1,31 @@
-"""How a contraction is cut up: tiles of the result for the registers, panels of B for the cache, jobs for threads."""
+"""How a contraction is cut up: tiles for registers, panels of B and blocks of rows for caches, jobs for threads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.contraction import Contraction, bytes_read, extent_of, is_contiguous
+from edgetrain_tuner.rules.contraction import Axis, Contraction, bytes_read, extent_of, is_contiguous, unguarded
+from edgetrain_tuner.rules.sides import Side
+from edgetrain_tuner.rules.tiles import Tile, boxes, choose_tile, most_rows, parts, tile_cost
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
 MINIMUM_PARALLEL_MULTIPLY_ADDS = 1 << 18
 PANEL_BYTES = 192 * 1024  # a part of the second-level cache that any core with vectors has
-# Small kernels are there for small memories: a task's panel is at most this part of what it is copied from.
+# Small kernels are there for small memories: a panel is at most this part of what the kernel reads.
 PANEL_SHARE = 8
 LEAST_PANEL_BYTES = 8 * 1024
-MOST_ROWS_KEPT = 512  # of the result, while k comes in parts
 MOST_SCRATCH_BYTES = 1024 * 1024  # for a task; what no choice may exceed, wherever it comes from
-PARAMETERS = ("shape", "rows", "depth", "block_tiles")
+PARAMETERS = ("shape", "rows", "depth", "block")
 # A panel no deeper than this keeps the lines of a column-wise A in the first-level cache until the next rows need them.
 DEPTH_OF_COLUMNS = 128
 FLOAT_BYTES = 4
-# Independent sums that hide the latency of a multiply-add: 4 cycles on 2 units.
-_SUMS_IN_FLIGHT = 8
-# A load costs about this share of a multiply-add, beside those that it runs alongside of.
-_LOAD_SHARE = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """`rows` of the result times `vectors` registers; along j it covers the box `shape`, an extent for each axis."""
-
-    rows: int
-    vectors: int
-    lanes: int
-    shape: tuple[int, ...]
-
-    @property
-    def width(self) -> int:
-        """Elements of a row, with those that only fill the last register."""
-        return self.vectors * self.lanes
-
-    @property
-    def used_width(self) -> int:
-        return math.prod(self.shape)
+# An element that is copied in the order of memory, by vectors, and one that is not, in vector multiply-adds.
+_COPY, _SCATTERED = 0.25, 1.25
+_GUARDED = 4  # times as much, where a condition decides whether there is anything to copy
+_TILE_START = 8.0  # what a tile costs before its first product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +34,12 @@ class Blocking:
 
     tile: Tile
     depth_shape: tuple[int, ...]  # the box of k that a panel holds
+    block_shape: tuple[int, ...]  # the box of tiles that share a panel, along each axis of i
+    i_parts: tuple[int, ...]  # tiles along each axis of i
     j_parts: tuple[int, ...]  # panels along each axis of j
     k_parts: tuple[int, ...]
-    row_tiles: int
-    block_tiles: int  # tiles of rows in a block
+    block_rows: tuple[int, ...]  # rows of a block along each axis of i
+    staged: int  # elements of A that a block has copied for a part of k
     jobs: int
     tasks: int
 
@@ -64,9 +48,9 @@ class Blocking:
         """What of it is a choice; the rest follows, see `blocking_of`."""
         return {
             "shape": self.tile.shape,
-            "rows": (self.tile.rows,),
+            "rows": self.tile.row_shape,
             "depth": self.depth_shape,
-            "block_tiles": (self.block_tiles,),
+            "block": self.block_shape,
         }
 
     @property
@@ -78,38 +62,67 @@ class Blocking:
         return math.prod(self.k_parts)
 
     @property
-    def blocks(self) -> int:
-        return -(-self.row_tiles // self.block_tiles)
+    def block_parts(self) -> tuple[int, ...]:
+        """Blocks along each axis of i."""
+        return parts(self.i_parts, self.block_shape)
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows whose sums are kept while k comes in parts."""
+        return math.prod(self.block_shape) * self.tile.rows if self.parts > 1 else 0
 
     @property
     def scratch_bytes(self) -> int:
         """What the tasks need beside the kernel's tensors."""
-        kept_rows = self.block_tiles * self.tile.rows if self.parts > 1 else 0
-        return FLOAT_BYTES * self.tasks * self.tile.width * (self.depth + kept_rows)
+        return FLOAT_BYTES * self.tasks * (self.tile.width * (self.depth + self.kept_rows) + self.staged)
 
 
-def choose_blocking(contraction: Contraction, features: Features) -> Blocking:
-    rows = extent_of(contraction.i)
-    tile = choose_tile(rows, [axis.extent for axis in contraction.j], features)
-    depth_shape = _depth_shape(contraction, tile)
-    cut = _cut(contraction, features, tile, depth_shape)
-    block_tiles = cut.row_tiles if cut.parts == 1 else max(1, MOST_ROWS_KEPT // tile.rows)
-    if _is_parallel(contraction, features) and cut.jobs < features.cores:
-        block_tiles = min(block_tiles, -(-cut.row_tiles // features.cores))
-    return _cut(contraction, features, tile, depth_shape, min(block_tiles, cut.row_tiles))
+def choose_blocking(side: Side, features: Features) -> Blocking:
+    """The blocking that takes the least time by a model of products and copies, in the memory that a kernel may use."""
+    contraction = side.contraction
+    tile = choose_tile(extents_of(contraction.i), extents_of(contraction.j), features)
+    room = panel_bytes(contraction)
+    i_parts = parts(extents_of(contraction.i), tile.row_shape)
+    options = [
+        _cut(side, features, tile, depth_shape, block_shape)
+        for depth_shape in on_grid(extents_of(contraction.k), _most_depth(side, tile, room))
+        for block_shape in on_grid(i_parts, math.prod(i_parts))
+    ]
+    smallest = min(options, key=lambda option: option.scratch_bytes)
+    fitting = [option for option in options if _fits(option, room)] or [smallest]
+    return min(fitting, key=lambda option: (cost(side, option), option.scratch_bytes))
 
 
-def blocking_of(contraction: Contraction, features: Features, parameters: Parameters) -> Blocking:
+def _fits(blocking: Blocking, room: int) -> bool:
+    kept = FLOAT_BYTES * blocking.tile.width * blocking.kept_rows
+    return kept <= room and FLOAT_BYTES * blocking.staged <= room
+
+
+def _most_depth(side: Side, tile: Tile, room: int) -> int:
+    most = max(1, room // FLOAT_BYTES // tile.width)
+    in_order = side.reach is not None or is_contiguous(side.contraction.a, side.contraction.k[-1])
+    return most if in_order else min(most, DEPTH_OF_COLUMNS)
+
+
+def on_grid(extents: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Boxes of up to `most` elements, two for each doubling, the largest among them."""
+    kept = {math.floor(2 * math.log2(math.prod(box))): box for box in boxes(extents, most)}
+    return list(kept.values())
+
+
+def blocking_of(side: Side, features: Features, parameters: Parameters) -> Blocking:
     """The blocking with these parameters. Raises `ScheduleRefusedError` where they do not fit."""
     require_names(parameters, PARAMETERS)
-    shape = require_within("shape", parameters["shape"], [axis.extent for axis in contraction.j])
-    depth_shape = require_within("depth", parameters["depth"], [axis.extent for axis in contraction.k])
+    contraction = side.contraction
+    shape = require_within("shape", parameters["shape"], extents_of(contraction.j))
+    depth_shape = require_within("depth", parameters["depth"], extents_of(contraction.k))
+    _require_prefix("depth", depth_shape, extents_of(contraction.k))
     vectors = -(-math.prod(shape) // features.lanes)
-    (rows,) = require_within("rows", parameters["rows"], [min(extent_of(contraction.i), most_rows(vectors, features))])
-    tile = Tile(rows=rows, vectors=vectors, lanes=features.lanes, shape=shape)
-    row_tiles = -(-extent_of(contraction.i) // rows)
-    (block_tiles,) = require_within("block_tiles", parameters["block_tiles"], [row_tiles])
-    blocking = _cut(contraction, features, tile, depth_shape, block_tiles)
+    row_shape = require_within("rows", parameters["rows"], extents_of(contraction.i))
+    require_within("rows in all", (math.prod(row_shape),), [most_rows(vectors, features)])
+    tile = Tile(row_shape=row_shape, vectors=vectors, lanes=features.lanes, shape=shape)
+    block_shape = require_within("block", parameters["block"], parts(extents_of(contraction.i), row_shape))
+    blocking = _cut(side, features, tile, depth_shape, block_shape)
     if blocking.scratch_bytes > MOST_SCRATCH_BYTES * blocking.tasks:
         raise ScheduleRefusedError(
             f"{blocking.scratch_bytes} bytes of scratch for {blocking.tasks} tasks are over {MOST_SCRATCH_BYTES} each"
@@ -117,25 +130,32 @@ def blocking_of(contraction: Contraction, features: Features, parameters: Parame
     return blocking
 
 
+def _require_prefix(name: str, shape: Values, extents: Sequence[int]) -> None:
+    """Raises `ScheduleRefusedError` where a part of an axis follows a part of one before: steps would have gaps."""
+    partial = [n for n, (size, extent) in enumerate(zip(shape, extents, strict=True)) if size < extent]
+    if partial and any(size > 1 for size in shape[: partial[-1]]):
+        raise ScheduleRefusedError(f"{name} is {list(shape)} of {list(extents)}: only the first axis may come in parts")
+
+
 def _cut(
-    contraction: Contraction,
-    features: Features,
-    tile: Tile,
-    depth_shape: tuple[int, ...],
-    block_tiles: int | None = None,
+    side: Side, features: Features, tile: Tile, depth_shape: tuple[int, ...], block_shape: tuple[int, ...]
 ) -> Blocking:
-    """All that follows from a tile, a panel's depth and the tiles of a block: by default, those of all rows."""
-    j_parts = _parts([axis.extent for axis in contraction.j], tile.shape)
-    row_tiles = -(-extent_of(contraction.i) // tile.rows)
-    block_tiles = row_tiles if block_tiles is None else block_tiles
-    jobs = extent_of(contraction.s) * math.prod(j_parts) * -(-row_tiles // block_tiles)
+    """All that follows from a tile, a panel's depth and a block."""
+    contraction = side.contraction
+    i_extents = extents_of(contraction.i)
+    i_parts, j_parts = parts(i_extents, tile.row_shape), parts(extents_of(contraction.j), tile.shape)
+    sizes = zip(i_extents, tile.row_shape, block_shape, strict=True)
+    block_rows = tuple(min(extent, rows * tiles) for extent, rows, tiles in sizes)
+    jobs = extent_of(contraction.s) * math.prod(j_parts) * math.prod(parts(i_parts, block_shape))
     return Blocking(
         tile=tile,
         depth_shape=depth_shape,
+        block_shape=block_shape,
+        i_parts=i_parts,
         j_parts=j_parts,
-        k_parts=_parts([axis.extent for axis in contraction.k], depth_shape),
-        row_tiles=row_tiles,
-        block_tiles=block_tiles,
+        k_parts=parts(extents_of(contraction.k), depth_shape),
+        block_rows=block_rows,
+        staged=side.reach.elements((*block_rows, *depth_shape)) if side.reach else 0,
         jobs=jobs,
         tasks=min(features.cores, jobs) if _is_parallel(contraction, features) else 1,
     )
@@ -145,55 +165,29 @@ def _is_parallel(contraction: Contraction, features: Features) -> bool:
     return features.cores > 1 and contraction.multiply_adds >= MINIMUM_PARALLEL_MULTIPLY_ADDS
 
 
+def cost(side: Side, blocking: Blocking) -> float:
+    """Time of all products and copies, in vector multiply-adds of one task."""
+    contraction, tile = side.contraction, blocking.tile
+    each = tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile)
+    products = contraction.multiply_adds / tile.lanes * each
+    guard, element = unguarded(contraction.b)
+    each = _COPY if is_contiguous(element, contraction.j[-1]) else _SCATTERED
+    depth = math.prod(blocking.k_parts) * blocking.depth
+    packed = blocking.jobs * tile.width * depth * each * (1 if guard is None else _GUARDED)
+    staged = blocking.jobs * blocking.parts * blocking.staged * _COPY
+    results = extent_of(contraction.s) * extent_of(contraction.i) * extent_of(contraction.j)
+    stored = results * (_SCATTERED if side.is_transposed else _COPY)
+    tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
+    resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
+    waiting = -(-blocking.jobs // blocking.tasks) / blocking.jobs  # the last task's share
+    return (products + packed + staged + stored + resumed) * waiting
+
+
 def panel_bytes(contraction: Contraction) -> int:
-    """What a task's panel may take."""
-    return min(PANEL_BYTES, max(LEAST_PANEL_BYTES, bytes_read(contraction.b) // PANEL_SHARE))
+    """What a task's panel may take; as much again may sums that are kept, and what is copied of A."""
+    read = bytes_read(contraction.a) + bytes_read(contraction.b)
+    return min(PANEL_BYTES, max(LEAST_PANEL_BYTES, read // PANEL_SHARE))
 
 
-def _depth_shape(contraction: Contraction, tile: Tile) -> tuple[int, ...]:
-    most = max(1, panel_bytes(contraction) // FLOAT_BYTES // tile.width)
-    if not is_contiguous(contraction.a, contraction.k[-1]):
-        most = min(most, DEPTH_OF_COLUMNS)
-    *_, deepest = boxes([axis.extent for axis in contraction.k], most)
-    return deepest
-
-
-def _parts(extents: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(-(-extent // size) for extent, size in zip(extents, shape, strict=True))
-
-
-def boxes(extents: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
-    """Boxes of up to `most` elements, growing: all of the last axes, a part of one, a single index of the first."""
-    inner = 1
-    for position in reversed(range(len(extents))):
-        for part in range(1, extents[position] + 1):
-            if part * inner > most:
-                return
-            yield (1,) * position + (part, *extents[position + 1 :])
-        inner *= extents[position]
-
-
-def choose_tile(rows: int, extents: Sequence[int], features: Features) -> Tile:
-    """The tile that takes the least time by a model of registers, loads and waste; the largest among equals."""
-    registers, lanes = features.vector_registers, features.lanes
-    candidates = [
-        Tile(rows=tile_rows, vectors=vectors, lanes=lanes, shape=shape)
-        for shape in boxes(extents, (registers - 1) // 2 * lanes)
-        for vectors in [-(-math.prod(shape) // lanes)]
-        for tile_rows in range(1, min(rows, most_rows(vectors, features)) + 1)
-    ]
-    return min(candidates, key=lambda tile: (_cost(rows, extents, tile), -tile.rows * tile.vectors))
-
-
-def most_rows(vectors: int, features: Features) -> int:
-    """Registers for the sums, for a row of the panel, and for one element of A."""
-    return (features.vector_registers - 1 - vectors) // vectors
-
-
-def _cost(rows: int, extents: Sequence[int], tile: Tile) -> float:
-    """Time for one useful multiply-add, in vector operations."""
-    computed = math.prod(_parts(extents, tile.shape)) * tile.width * -(-rows // tile.rows) * tile.rows
-    waste = computed / (math.prod(extents) * rows)
-    sums = tile.rows * tile.vectors
-    loads = (tile.rows + tile.vectors) / sums
-    return waste * max(1.0, _SUMS_IN_FLIGHT / sums) * (1.0 + _LOAD_SHARE * loads)
+def extents_of(axes: Sequence[Axis]) -> list[int]:
+    return [axis.extent for axis in axes]

@@ -6,22 +6,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.blocking import FLOAT_BYTES, MOST_SCRATCH_BYTES, boxes, most_rows, panel_bytes
-from edgetrain_tuner.rules.contraction import Contraction, extent_of
-from edgetrain_tuner.rules.rule import on_log_grid
+from edgetrain_tuner.rules.blocking import FLOAT_BYTES, MOST_SCRATCH_BYTES, extents_of, on_grid, panel_bytes
+from edgetrain_tuner.rules.contraction import extent_of
+from edgetrain_tuner.rules.sides import Side
+from edgetrain_tuner.rules.tiles import boxes, most_rows, parts, row_boxes
 from edgetrain_tuner.schedule import Parameters, Values
 
 _DEEPER = 4  # times the panel that the rule allows itself: the memory is planned, but it should not grow much
 
 
-def choices(contraction: Contraction, features: Features, name: str, before: Parameters) -> Sequence[Values]:
-    """Values of the parameter, growing, after those before it: shape, rows, depth, block_tiles."""
-    return _CHOICES[name](contraction, features, before)
+def choices(side: Side, features: Features, name: str, before: Parameters) -> Sequence[Values]:
+    """Values of the parameter, growing, after those before it: shape, rows, depth, block."""
+    return _CHOICES[name](side, features, before)
 
 
-def _shapes(contraction: Contraction, features: Features, _before: Parameters) -> list[Values]:
+def _shapes(side: Side, features: Features, _before: Parameters) -> list[Values]:
     """For each number of registers the widest box, and every box that leaves nothing over."""
-    extents = [axis.extent for axis in contraction.j]
+    extents = extents_of(side.contraction.j)
     widest: dict[int, Values] = {}
     even: set[Values] = set()
     for box in boxes(extents, (features.vector_registers - 1) // 2 * features.lanes):
@@ -29,49 +30,58 @@ def _shapes(contraction: Contraction, features: Features, _before: Parameters) -
         widest[-(-width // features.lanes)] = box
         if width % features.lanes == 0 and all(e % b == 0 for e, b in zip(extents, box, strict=True)):
             even.add(box)
-    return sorted({*widest.values(), *even}, key=lambda box: (math.prod(box), box))
+    return sorted({*widest.values(), *even}, key=_size)
 
 
-def _rows(contraction: Contraction, features: Features, before: Parameters) -> list[Values]:
-    most = most_rows(_vectors(features, before), features)
-    return [(rows,) for rows in range(1, min(extent_of(contraction.i), most) + 1)]
+def _rows(side: Side, features: Features, before: Parameters) -> list[Values]:
+    most = most_rows(_width(features, before) // features.lanes, features)
+    return sorted(row_boxes(extents_of(side.contraction.i), most), key=_size)
 
 
-def _depths(contraction: Contraction, features: Features, before: Parameters) -> list[Values]:
-    """Boxes on a grid in the logarithm, as deep as scratch allows."""
-    width = _vectors(features, before) * features.lanes
-    extents = [axis.extent for axis in contraction.k]
-    most_bytes = min(_DEEPER * panel_bytes(contraction), MOST_SCRATCH_BYTES // 2)
-    most = max(1, min(math.prod(extents), most_bytes // FLOAT_BYTES // width))
-    grid = set(on_log_grid(most, steps_a_doubling=1))
-    found: dict[int, Values] = {}
-    for box in boxes(extents, most):
-        depth = math.prod(box)
-        for size in grid:
-            if depth <= size:
-                found[size] = box
-    return sorted(set(found.values()), key=lambda box: (math.prod(box), box))
+def _depths(side: Side, features: Features, before: Parameters) -> list[Values]:
+    """Boxes on a grid in the logarithm, as deep as scratch allows: for the panel, and for what a tile has copied."""
+    most_bytes = min(_DEEPER * panel_bytes(side.contraction), MOST_SCRATCH_BYTES // 2)
+    most = max(1, most_bytes // FLOAT_BYTES // _width(features, before))
+    found = on_grid(extents_of(side.contraction.k), most)
+    smallest = found[:1]
+    return sorted(
+        [box for box in found if _scratch(side, features, before["rows"], box, before) >= 0] or smallest, key=_size
+    )
 
 
-def _block_tiles(contraction: Contraction, features: Features, before: Parameters) -> list[Values]:
-    """How many tiles of rows share a panel; sums are kept for all of them while k comes in parts."""
-    (rows,), width = before["rows"], _vectors(features, before) * features.lanes
-    row_tiles = -(-extent_of(contraction.i) // rows)
-    has_parts = math.prod(before["depth"]) < extent_of(contraction.k)
-    left = MOST_SCRATCH_BYTES // FLOAT_BYTES // width - math.prod(before["depth"])
-    most = min(row_tiles, max(1, left // rows)) if has_parts else row_tiles
-    # Blocks of about the same size: those that cut the rows into so many parts.
-    tiles = {-(-row_tiles // parts) for parts in on_log_grid(row_tiles)}
-    return [(count,) for count in sorted({min(count, most) for count in tiles})]
+def _blocks(side: Side, features: Features, before: Parameters) -> list[Values]:
+    """How many tiles of rows share a panel, as far as there is room for their sums and for what they read."""
+    rows, depth = before["rows"], before["depth"]
+    tiles = parts(extents_of(side.contraction.i), rows)
+    found: list[Values] = []
+    for block in on_grid(tiles, math.prod(tiles)):
+        sizes = zip(extents_of(side.contraction.i), rows, block, strict=True)
+        block_rows = tuple(min(extent, size * count) for extent, size, count in sizes)
+        if not found or _scratch(side, features, block_rows, depth, before) >= 0:
+            found.append(block)
+    return sorted(found, key=_size)
 
 
-def _vectors(features: Features, before: Parameters) -> int:
-    return -(-math.prod(before["shape"]) // features.lanes)
+def _scratch(side: Side, features: Features, rows: Values, depth: Values, before: Parameters) -> int:
+    """What is left of the scratch of a task, in elements, with a block of these rows and a panel of this depth."""
+    has_parts = math.prod(depth) < extent_of(side.contraction.k)
+    row_size = [-(-size // tile) * tile for size, tile in zip(rows, before["rows"], strict=True)]
+    kept = math.prod(row_size) if has_parts else 0
+    staged = side.reach.elements((*rows, *depth)) if side.reach else 0
+    return MOST_SCRATCH_BYTES // FLOAT_BYTES - _width(features, before) * (math.prod(depth) + kept) - staged
 
 
-_CHOICES: Mapping[str, Callable[[Contraction, Features, Parameters], list[Values]]] = {
+def _width(features: Features, before: Parameters) -> int:
+    return -(-math.prod(before["shape"]) // features.lanes) * features.lanes
+
+
+def _size(box: Values) -> tuple[int, Values]:
+    return math.prod(box), box[::-1]
+
+
+_CHOICES: Mapping[str, Callable[[Side, Features, Parameters], list[Values]]] = {
     "shape": _shapes,
     "rows": _rows,
     "depth": _depths,
-    "block_tiles": _block_tiles,
+    "block": _blocks,
 }

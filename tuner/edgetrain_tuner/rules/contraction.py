@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -50,7 +50,7 @@ class Epilogue:
 
 @dataclass(frozen=True, kw_only=True)
 class Contraction:
-    """The form above. `j` holds the axis along which the result is contiguous; axes of extent 1 are left out.
+    """The form above. As found, `j` holds the axis along which the result is contiguous; axes of extent 1 are left out.
 
     `i` is empty where each element of C has a B of its own, as in a window over the channels one by one.
     """
@@ -66,6 +66,14 @@ class Contraction:
     indices: tuple[Any, ...]  # where in C, as expressions of the axes
     limits: tuple[Limit, ...]
     epilogue: Epilogue | None
+    present: Any | None = None  # a condition on s and k alone: where it does not hold, there is nothing to add
+
+    def transposed(self) -> Contraction:
+        """The same contraction with its sides exchanged: C is then contiguous along `i`."""
+        return replace(self, i=self.j, j=self.i, a=self.b, b=self.a)
+
+    def with_a(self, a: Any) -> Contraction:
+        return replace(self, a=a)
 
     @property
     def multiply_adds(self) -> int:
@@ -117,6 +125,12 @@ def replaced(expression: Any, values: Mapping[Any, Any]) -> Any:
     return tvm_ffi.structural_map(expression, (tirx.Var, on_variable))
 
 
+def simplified_load(load: Any) -> Any:
+    """The same element, with what cancels out in its indices left out: TVM's passes trip over some that do not."""
+    analyzer = tvm.sym.Analyzer()
+    return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
+
+
 def is_known(expression: Any, values: Mapping[Any, Any]) -> bool:
     """Whether there is a value for every variable of the expression."""
     return all(any(variable.same_as(name) for name in values) for variable in variables_of(expression))
@@ -130,7 +144,7 @@ def is_contiguous(load: Any, axis: Axis) -> bool:
     if not used[-1] or any(used[:-1]):
         return False
     slope = tvm.sym.detect_linear_equation(load.indices[-1], [axis.variable])
-    return bool(slope) and isinstance(slope[0], tirx.IntImm) and int(slope[0]) == 1
+    return bool(slope) and isinstance(slope[0], tirx.IntImm) and abs(int(slope[0])) == 1
 
 
 def bytes_read(expression: Any) -> int:
@@ -179,6 +193,7 @@ def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contra
     if not isinstance(a, TensorLoad) or not all(_is_float(x) for x in (a, b, block.body.value)):
         return None
     i, j = ("left", "right") if is_right else ("right", "left")
+    shared = [axis.variable for axis in (*groups["s"], *groups["k"])]
     return Contraction(
         function=function,
         s=tuple(groups["s"]),
@@ -191,7 +206,24 @@ def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contra
         indices=form.indices,
         limits=form.limits,
         epilogue=epilogue,
+        present=_condition_on(b, shared),
     )
+
+
+def _condition_on(factor: Any, variables: Sequence[Any]) -> Any | None:
+    """What the factor's guard says of these variables alone."""
+    known = dict.fromkeys(variables)
+    parts = [part for part in conjuncts(unguarded(factor)[0]) if is_known(part, known)]
+    return tirx.all(*parts) if parts else None
+
+
+def conjuncts(condition: Any | None) -> list[Any]:
+    """The conditions that a conjunction consists of; none for None."""
+    if condition is None:
+        return []
+    if isinstance(condition, tirx.And):
+        return [*conjuncts(condition.a), *conjuncts(condition.b)]
+    return [condition]
 
 
 @dataclass(frozen=True, kw_only=True)

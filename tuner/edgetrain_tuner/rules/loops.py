@@ -109,8 +109,10 @@ def position_of(indices: Sequence[Any], extents: Sequence[int]) -> Any:
 
 def digits_of(value: Any, extents: Sequence[int]) -> list[Any]:
     """The inverse of `position_of`."""
-    digits: list[Any] = []
-    for position, extent in reversed(list(enumerate(extents))):
-        digits.insert(0, value if position == 0 else tirx.floormod(value, extent))
-        value = tirx.floordiv(value, extent)
+    zero = value * 0  # in its type
+    digits = [zero] * len(extents)
+    places = [place for place, extent in enumerate(extents) if extent > 1]
+    for place in reversed(places):
+        digits[place] = value if place == places[0] else tirx.floormod(value, extents[place])
+        value = tirx.floordiv(value, extents[place])
     return digits

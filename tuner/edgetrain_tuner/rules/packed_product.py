@@ -11,6 +11,7 @@ innermost loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,17 @@ from typing import Any
 from tvm import tirx
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.blocking import PARAMETERS, Blocking, blocking_of, choose_blocking
+from edgetrain_tuner.rules.blocking import PARAMETERS, Blocking, blocking_of, choose_blocking, cost
 from edgetrain_tuner.rules.blocking_choices import choices
-from edgetrain_tuner.rules.contraction import Contraction, extent_of, is_contiguous, is_known, replaced, values_of
+from edgetrain_tuner.rules.contraction import (
+    extent_of,
+    is_contiguous,
+    is_known,
+    replaced,
+    simplified_load,
+    unguarded,
+    values_of,
+)
 from edgetrain_tuner.rules.loops import (
     REGISTERS,
     UNROLLED,
@@ -34,13 +43,19 @@ from edgetrain_tuner.rules.loops import (
     when,
 )
 from edgetrain_tuner.rules.rule import Kernel
-from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
+from edgetrain_tuner.rules.sides import Side, sides_of
+from edgetrain_tuner.rules.staging import Stage
+from edgetrain_tuner.rules.walk import find_walk
+from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_within
 
 MINIMUM_MULTIPLY_ADDS = 1 << 16  # below, copying a panel costs more than it brings
 MINIMUM_DEPTH = 4
+SIDE = "side"
+STEPS_AT_A_TIME = 32  # of k, that are copied for all columns before the next ones
 
 AxisValues = Mapping[Any, Any]
 _ZERO = tirx.FloatImm("float32", 0.0)
+_ABSENT = tirx.IntImm("int32", -(1 << 30))  # instead of a step: there is nothing to add
 
 
 class PackedProduct:
@@ -49,7 +64,7 @@ class PackedProduct:
     name = "packed-product"
 
     def names(self, _kernel: Kernel) -> Sequence[str]:
-        return PARAMETERS
+        return (SIDE, *PARAMETERS)
 
     def propose(self, kernel: Kernel, features: Features) -> Parameters | None:
         contraction = kernel.contraction
@@ -57,29 +72,39 @@ class PackedProduct:
             return None
         if extent_of(contraction.j) * 2 < features.lanes or extent_of(contraction.k) < MINIMUM_DEPTH:
             return None
-        return choose_blocking(contraction, features).parameters
+        sides = sides_of(contraction)
+        ways = {number: choose_blocking(side, features) for number, side in sides.items()}
+        best = min(ways, key=lambda number: cost(sides[number], ways[number]))
+        return {SIDE: (best,), **ways[best].parameters}
 
     def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
-        return [] if kernel.contraction is None else choices(kernel.contraction, features, name, before)
+        sides = sides_of(kernel.contraction) if kernel.contraction is not None and kernel.contraction.i else {}
+        if name == SIDE:
+            return [(number,) for number in sides]
+        side = sides.get(before[SIDE][0])
+        return [] if side is None else choices(side, features, name, before)
 
     def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
-        self._blocking(kernel, features, parameters)
+        self._way(kernel, features, parameters)
 
     def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
-        return _Writer(*self._blocking(kernel, features, parameters)).function()
+        return _Writer(*self._way(kernel, features, parameters)).function()
 
-    def _blocking(self, kernel: Kernel, features: Features, parameters: Parameters) -> tuple[Contraction, Blocking]:
+    def _way(self, kernel: Kernel, features: Features, parameters: Parameters) -> tuple[Side, Blocking]:
         if kernel.contraction is None or not kernel.contraction.i:
             raise ScheduleRefusedError("the kernel is no sum of products with rows")
-        return kernel.contraction, blocking_of(kernel.contraction, features, parameters)
+        sides = sides_of(kernel.contraction)
+        (number,) = require_within(SIDE, parameters.get(SIDE, ()), [max(sides)])
+        rest = {name: values for name, values in parameters.items() if name != SIDE}
+        return sides[number], blocking_of(sides[number], features, rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Panel:
-    """A panel under work: the axes' values that it fixes, and where in j and k it begins."""
+    """A panel under work: the values that it fixes, and where in j and k it begins."""
 
     task: Any
-    s_values: AxisValues
+    values: AxisValues  # of s, and of what the copy of A is described by
     j_start: Sequence[Any]
     k_start: Sequence[Any]
     k_extents: Sequence[Any]  # how deep it is; the last one of an axis may be less deep than the others
@@ -91,28 +116,52 @@ class _Rows:
     """A tile of rows under work, `number` in its block. Computed from `start`, stored from `first` on."""
 
     number: Any
-    first: Any
-    start: Any
+    first: Sequence[Any]  # along each axis
+    start: Sequence[Any]
+
+
+def _split(values: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
+    """The first so many values, the next so many, and the rest."""
+    groups = []
+    for count in counts:
+        groups.append(values[:count])
+        values = values[count:]
+    return [*groups, values]
+
+
+def _divides(size: int, extent: Any) -> bool:
+    return isinstance(extent, int) and extent % size == 0
+
+
+def _parts_of(extent: Any, size: int) -> Any:
+    return -(-extent // size) if isinstance(extent, int) else tirx.floordiv(extent + (size - 1), size)
 
 
 class _Writer:
     """Writes one contraction out. The names follow its formula: rows are i, a panel is j wide and k deep."""
 
-    def __init__(self, contraction: Contraction, blocking: Blocking) -> None:
-        self._c = contraction
+    def __init__(self, side: Side, blocking: Blocking) -> None:
+        contraction, tasks = side.contraction, blocking.tasks
+        sizes = (*blocking.block_rows, *blocking.depth_shape)
+        self._stage = Stage.of(side.reach, contraction.s, sizes, tasks) if side.reach else None
+        self._c = contraction.with_a(self._stage.element) if self._stage else contraction
+        self._is_transposed = side.is_transposed
         self._blocking = blocking
         self._tile = blocking.tile
         self._loops = Loops(str(contraction.k[0].variable.ty.dtype))
-        shape = (blocking.tasks, blocking.depth, self._tile.width)
-        self._panel = tirx.decl_buffer(shape, "float32", "panel")
+        width = self._tile.width
+        self._panel = tirx.decl_buffer((tasks, blocking.depth, width), "float32", "panel")
         # Sums so far, while k comes in parts.
-        shape = (blocking.tasks, blocking.block_tiles * self._tile.rows, self._tile.width)
-        self._kept = tirx.decl_buffer(shape, "float32", "kept") if blocking.parts > 1 else None
+        kept = (tasks, blocking.kept_rows, width)
+        self._kept = tirx.decl_buffer(kept, "float32", "kept") if blocking.kept_rows else None
+        self._walk = find_walk(self._c, self._stage.starts if self._stage else {})
+        self._steps = tirx.decl_buffer((tasks, blocking.depth), "int32", "steps") if self._walk else None
 
     def function(self) -> Any:
         blocking = self._blocking
         loop = self._loops.shared_out(blocking.jobs, blocking.tasks, self._filling, self._job)
-        allocations = [tirx.AllocBuffer(buffer) for buffer in (self._panel, self._kept) if buffer is not None]
+        buffers = [self._panel, self._kept, self._steps, self._stage and self._stage.buffer]
+        allocations = [tirx.AllocBuffer(buffer) for buffer in buffers if buffer is not None]
         return self._c.rewritten(sequence(*allocations, loop))
 
     def _filling(self, task: Any) -> list[Any]:
@@ -128,44 +177,73 @@ class _Writer:
 
     def _job(self, task: Any, which: Any) -> Any:
         """One panel of B times one block of rows of A, part after part of k."""
-        blocking = self._blocking
-        s_extents = [axis.extent for axis in self._c.s]
-        *lead, block = digits_of(which, (*s_extents, *blocking.j_parts, blocking.blocks))
-        s_index, j_index = lead[: len(s_extents)], lead[len(s_extents) :]
+        blocking, c = self._blocking, self._c
+        digits = digits_of(which, (*(axis.extent for axis in c.s), *blocking.j_parts, *blocking.block_parts))
+        s_index, j_index, block = _split(digits, len(c.s), len(c.j))
+        s_values, settle = self._settled(s_index)
+        first_tile = scaled(block, blocking.block_shape)
 
         def part(number: Any) -> Any:
             k_start = scaled(digits_of(number, blocking.k_parts), blocking.depth_shape)
+            staged = self._staged_values(task, first_tile, k_start)
             panel = _Panel(
                 task=task,
-                s_values=values_of(self._c.s, s_index),
+                values={**s_values, **staged},
                 j_start=scaled(j_index, self._tile.shape),
                 k_start=k_start,
                 k_extents=[
                     size if axis.extent % size == 0 else tirx.min(self._loops.number(size), axis.extent - start)
-                    for axis, size, start in zip(self._c.k, blocking.depth_shape, k_start, strict=True)
+                    for axis, size, start in zip(c.k, blocking.depth_shape, k_start, strict=True)
                 ],
                 part=number,
             )
 
-            def tile(number: Any) -> Any:
-                tiles, index = blocking.row_tiles, block * blocking.block_tiles + number
-                return when(index < tiles, self._tile_of(panel, number, index), tiles % blocking.block_tiles != 0)
+            def tile(at: list[Any]) -> Any:
+                index = moved(first_tile, at)
+                beyond = zip(index, blocking.i_parts, blocking.block_shape, strict=True)
+                inside = [place < count for place, count, size in beyond if count % size]
+                work = self._tile_of(panel, position_of(at, blocking.block_shape), index)
+                return tirx.IfThenElse(tirx.all(*inside), work, None) if inside else work
 
-            return sequence(self._pack(panel), self._loops.loop("tile", blocking.block_tiles, tile))
+            fill = [self._stage.fill(self._loops, self._tile.lanes, panel.values)] if self._stage else []
+            tiles = self._loops.nest("tile", blocking.block_shape, tile)
+            return sequence(*self._plan_walk(panel), *fill, self._pack(panel), tiles)
 
-        return self._loops.loop("part", blocking.parts, part)
+        return sequence(*settle, self._loops.loop("part", blocking.parts, part))
+
+    def _staged_values(self, task: Any, first_tile: Sequence[Any], k_start: Sequence[Any]) -> AxisValues:
+        """Where the copy of A begins: with the block, or so that it ends where the axis does, as its last tile."""
+        if self._stage is None:
+            return {}
+        starts = []
+        for axis, tile, rows, size in zip(
+            self._c.i, first_tile, self._tile.row_shape, self._blocking.block_rows, strict=True
+        ):
+            start, last = tile * rows, axis.extent - size
+            starts.append(tirx.min(start, self._loops.number(last)) if axis.extent % size else start)
+        values = zip(self._stage.starts.values(), (*starts, *k_start), strict=True)
+        return {self._stage.task: task, **dict(values)}
+
+    def _settled(self, indices: Sequence[Any]) -> tuple[AxisValues, list[Any]]:
+        """Values of s that are read from memory, and the statements that put them there.
+
+        TVM 0.27 gets `(q // 8 % 3 + 2) % 3` wrong when it simplifies a buffer's index (it adds 48 to q, not 16), and
+        phases of a stride are such expressions of a job's number. It leaves alone what it cannot look into.
+        """
+        if not indices:
+            return {}, []
+        buffer = tirx.decl_buffer((len(indices),), self._loops.dtype, "at", scope=REGISTERS)
+        stores = [tirx.BufferStore(buffer, value, [number]) for number, value in enumerate(indices)]
+        values = values_of(self._c.s, [buffer[self._loops.number(number)] for number in range(len(indices))])
+        return values, [tirx.AllocBuffer(buffer), *stores]
 
     def _pack(self, panel: _Panel) -> Any:
         """Copies the panel, in the order in which B lies in memory; what lies beyond an axis's end is zero."""
-        by_column = not is_contiguous(self._c.b, self._c.j[-1]) and is_contiguous(self._c.b, self._c.k[-1])
         j_shape, k_shape = self._tile.shape, tuple(panel.k_extents)
 
-        def copy(at: list[Any]) -> Any:
-            j_at, k_at = (
-                (at[: len(j_shape)], at[len(j_shape) :]) if by_column else (at[len(k_shape) :], at[: len(k_shape)])
-            )
+        def copy(j_at: Sequence[Any], k_at: Sequence[Any]) -> Any:
             values = {
-                **panel.s_values,
+                **panel.values,
                 **values_of(self._c.j, moved(panel.j_start, j_at)),
                 **values_of(self._c.k, moved(panel.k_start, k_at)),
             }
@@ -174,9 +252,33 @@ class _Writer:
             if inside is not None:
                 element = tirx.if_then_else(inside, element, _ZERO)
             place = [panel.task, position_of(k_at, self._blocking.depth_shape), position_of(j_at, j_shape)]
-            return tirx.BufferStore(self._panel, element, place)
+            return self._when_present(values, tirx.BufferStore(self._panel, element, place))
 
-        return self._loops.nest("pack", (*j_shape, *k_shape) if by_column else (*k_shape, *j_shape), copy)
+        nest = self._loops.nest
+        _, element = unguarded(self._c.b)
+        if is_contiguous(element, self._c.j[-1]) or not is_contiguous(element, self._c.k[-1]):
+            return nest("pack", (*k_shape, *j_shape), lambda at: copy(at[len(k_shape) :], at[: len(k_shape)]))
+        # Along k, a few steps at a time: what is written side by side is then still in the cache.
+        axis = next((n for n, size in enumerate(self._blocking.depth_shape) if size > 1), 0)
+        inner = math.prod(self._blocking.depth_shape[axis + 1 :])
+        size = min(max(1, STEPS_AT_A_TIME // inner), self._blocking.depth_shape[axis])
+        whole, rest = k_shape[:axis], k_shape[axis + 1 :]
+
+        def several(at: list[Any]) -> Any:
+            def one(place: list[Any]) -> Any:
+                j_at, (offset, *k_rest) = place[: len(j_shape)], place[len(j_shape) :]
+                step = at[-1] * size + offset
+                copied = copy(j_at, [*at[:-1], step, *k_rest])
+                return when(step < k_shape[axis], copied, not _divides(size, k_shape[axis]))
+
+            return nest("pack", (*j_shape, size, *rest), one)
+
+        return nest("steps", (*whole, _parts_of(k_shape[axis], size)), several)
+
+    def _when_present(self, values: AxisValues, statement: Any) -> Any:
+        """The statement, where there is anything to add for these values of s and k."""
+        present = self._c.present
+        return statement if present is None else tirx.IfThenElse(replaced(present, values), statement, None)
 
     def _inside(self, values: AxisValues) -> Any | None:
         """Whether the position exists, where a tile reaches beyond the end of an axis; None if it always does."""
@@ -187,14 +289,17 @@ class _Writer:
         conditions += [replaced(limit.value, values) < limit.extent for limit in known]
         return tirx.all(*conditions) if conditions else None
 
-    def _tile_of(self, panel: _Panel, number: Any, index: Any) -> Any:
+    def _tile_of(self, panel: _Panel, number: Any, index: Sequence[Any]) -> Any:
         """A tile of sums: begun or taken up again, added to, and kept for the next part or stored for good."""
-        rows, first = extent_of(self._c.i), index * self._tile.rows
-        start = tirx.min(first, self._loops.number(rows - self._tile.rows)) if rows % self._tile.rows else first
+        first = scaled(index, self._tile.row_shape)
+        start = [
+            tirx.min(place, self._loops.number(axis.extent - size)) if axis.extent % size else place
+            for place, axis, size in zip(first, self._c.i, self._tile.row_shape, strict=True)
+        ]
         tile = _Rows(number=number, first=first, start=start)
         sums = tirx.decl_buffer((self._tile.rows * self._tile.width,), "float32", "sums", scope=REGISTERS)
         clear = self._each(lambda row, column: tirx.BufferStore(sums, _ZERO, [self._at(row, column)]))
-        products = self._loops.nest("depth", panel.k_extents, lambda at: self._add_products(panel, tile, sums, at))
+        products = self._products(panel, tile, sums)
         store = self._store(panel, tile, sums)
         buffer = self._kept
         if buffer is None:
@@ -226,19 +331,54 @@ class _Writer:
 
         return self._loops.loop("row", self._tile.rows, vectors, UNROLLED)
 
-    def _add_products(self, panel: _Panel, tile: _Rows, sums: Any, at: list[Any]) -> Any:
-        k_values = values_of(self._c.k, moved(panel.k_start, at))
-        depth = position_of(at, self._blocking.depth_shape)
+    def _plan_walk(self, panel: _Panel) -> list[Any]:
+        """Where in A each step of k leads, from where its first element is."""
+        walk, steps = self._walk, self._steps
+        if walk is None or steps is None:
+            return []
 
+        def plan(at: list[Any]) -> Any:
+            values = {**panel.values, **values_of(self._c.k, moved(panel.k_start, at))}
+            step = replaced(walk.step, values).astype("int32")
+            if self._c.present is not None:
+                step = tirx.Select(replaced(self._c.present, values), step, _ABSENT)
+            return tirx.BufferStore(steps, step, [panel.task, position_of(at, self._blocking.depth_shape)])
+
+        return [self._loops.nest("step", panel.k_extents, plan)]
+
+    def _products(self, panel: _Panel, tile: _Rows, sums: Any) -> Any:
+        """Adds the products of all k to the sums."""
+        walk, steps = self._walk, self._steps
+        if walk is None or steps is None:
+            nest = self._loops.nest
+
+            def along(at: list[Any]) -> Any:
+                values = {**panel.values, **values_of(self._c.k, moved(panel.k_start, at))}
+                depth = position_of(at, self._blocking.depth_shape)
+                add = self._add_products(panel, tile, sums, depth, replaced(self._c.a, values))
+                return self._when_present(values, add)
+
+            return nest("depth", panel.k_extents, along)
+
+        def one(depth: Any) -> Any:
+            step = steps[panel.task, depth]
+            a = replaced(walk.at(step), panel.values)
+            add = self._add_products(panel, tile, sums, depth, a)
+            return when(step > _ABSENT, add, self._c.present is not None)
+
+        return self._loops.loop("depth", math.prod(panel.k_extents), one)
+
+    def _add_products(self, panel: _Panel, tile: _Rows, sums: Any, depth: Any, a: Any) -> Any:
         def add(row: Any, column: Any) -> Any:
-            a = replaced(self._c.a, {**panel.s_values, **k_values, **self._row_values(tile.start + row)})
             place = self._at(row, column)
-            return tirx.BufferStore(sums, sums[place] + a * self._panel[panel.task, depth, column], [place])
+            element = simplified_load(replaced(a, self._row_values(tile, row)))
+            product = element * self._panel[panel.task, depth, column]
+            return tirx.BufferStore(sums, sums[place] + product, [place])
 
         return self._each(add)
 
-    def _row_values(self, row: Any) -> AxisValues:
-        return values_of(self._c.i, digits_of(row, [axis.extent for axis in self._c.i]))
+    def _row_values(self, tile: _Rows, row: Any) -> AxisValues:
+        return values_of(self._c.i, moved(tile.start, digits_of(row, self._tile.row_shape)))
 
     def _store(self, panel: _Panel, tile: _Rows, sums: Any) -> Any:
         """Writes the sums to where they belong, through the epilogue if there is one.
@@ -250,17 +390,32 @@ class _Writer:
         def settle(row: Any, column: Any) -> Any:
             return tirx.BufferStore(settled, sums[self._at(row, column)], [self._at(row, column)])
 
-        def row(number: Any) -> Any:
-            def element(at: list[Any]) -> Any:
-                j_values = values_of(self._c.j, moved(panel.j_start, at))
-                values = {**panel.s_values, **j_values, **self._row_values(tile.start + number)}
-                value = settled[self._at(number, position_of(at, self._tile.shape))]
-                store = self._c.finished([replaced(index, values) for index in self._c.indices], value)
-                inside = self._inside(values)
-                return store if inside is None else tirx.IfThenElse(inside, store, None)
+        def element(i_at: Sequence[Any], j_at: Sequence[Any]) -> Any:
+            row = position_of(i_at, self._tile.row_shape)
+            values = {
+                **panel.values,
+                **values_of(self._c.j, moved(panel.j_start, j_at)),
+                **values_of(self._c.i, moved(tile.start, i_at)),
+            }
+            value = settled[self._at(row, position_of(j_at, self._tile.shape))]
+            store = self._c.finished([replaced(index, values) for index in self._c.indices], value)
+            conditions = [self._inside(values), self._is_new(tile, i_at)]
+            known = [condition for condition in conditions if condition is not None]
+            return tirx.IfThenElse(tirx.all(*known), store, None) if known else store
 
-            columns = self._loops.nest("column", self._tile.shape, element)
-            return when(tile.start + number >= tile.first, columns, extent_of(self._c.i) % self._tile.rows != 0)
+        i_shape, j_shape = self._tile.row_shape, self._tile.shape
+        if self._is_transposed:  # along i is then how the result lies in memory
+            stored = self._loops.nest(
+                "place", (*j_shape, *i_shape), lambda at: element(at[len(j_shape) :], at[: len(j_shape)])
+            )
+        else:
+            stored = self._loops.nest(
+                "place", (*i_shape, *j_shape), lambda at: element(at[: len(i_shape)], at[len(i_shape) :])
+            )
+        return sequence(tirx.AllocBuffer(settled), self._each(settle), stored)
 
-        rows = self._loops.loop("row", self._tile.rows, row)
-        return sequence(tirx.AllocBuffer(settled), self._each(settle), rows)
+    def _is_new(self, tile: _Rows, at: Sequence[Any]) -> Any | None:
+        """Whether no tile before has stored these rows, where the last tile was moved back; None if none was."""
+        axes = zip(tile.first, tile.start, at, self._c.i, self._tile.row_shape, strict=True)
+        conditions = [start + index >= first for first, start, index, axis, size in axes if axis.extent % size]
+        return tirx.all(*conditions) if conditions else None
