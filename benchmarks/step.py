@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from benchmarks import step_profile
 from benchmarks.machine_peak import machine_peak
@@ -74,13 +75,19 @@ class Trial:
         batch = made_batch(prepared.compiled.graph, inputs)
         trial = cls(subject=subject, prepared=prepared, inputs=inputs, batch=batch, folder=folder)
         arrays = {inputs[0]: batch.data, **batch.more}
-        onnx.save(_with_shapes(onnx.load(str(prepared.compiled.model)), arrays), trial.model)
-        np.savez(trial.data, allow_pickle=False, **arrays, **{LABELS: batch.labels})
+        model = _with_shapes(onnx.load(str(prepared.compiled.model)), arrays)
+        onnx.save(model, trial.model)
+        np.savez(trial.parameters, **{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer})
+        np.savez(trial.data, **arrays, **{LABELS: batch.labels})
         return trial
 
     @property
     def model(self) -> Path:
         return self.folder / "model.onnx"
+
+    @property
+    def parameters(self) -> Path:
+        return self.folder / "parameters.npz"
 
     @property
     def data(self) -> Path:
@@ -90,6 +97,7 @@ class Trial:
         return Job(
             peer=peer,
             model=str(self.model),
+            parameters=str(self.parameters),
             data=str(self.data),
             threads=threads,
             learning_rate=RATE,

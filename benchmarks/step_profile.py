@@ -1,16 +1,16 @@
 """Where the seconds of our training step go, kernel by kernel.
 
 A kernel's seconds are the median over some steps of a program that counts them, with the step's own data and threads.
-Calls of the same kernel on the same shapes are one row. Arithmetic is what the kernel was asked for, bytes what it
-reads and writes at least once, scratch included: GF/s far below the machine's peak at GB/s far below memory's is a
-kernel that could be faster.
+Calls of the same kernel on the same shapes are one row, which names the first of them. Arithmetic is what the kernel
+was asked for, bytes what it reads and writes at least once, scratch included: GF/s far below the machine's peak at GB/s
+far below memory's is a kernel that could be faster.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.step_models import Subject, fill, made_batch
@@ -31,7 +31,6 @@ class _Group:
     seconds: float = 0.0
     flops: int = 0
     moved_bytes: int = 0
-    sources: dict[str, None] = field(default_factory=dict)  # in order, each once
     calls: int = 0
 
 
@@ -59,7 +58,6 @@ def rows(graph: TrainGraph, found: FunctionProfile) -> list[dict[str, object]]:
         group.seconds += found.op_seconds[op.name]
         group.flops += op.flops
         group.moved_bytes += graph.bytes_moved(op)
-        group.sources[op.source] = None
         group.calls += 1
     slowest_first = sorted(groups.values(), key=lambda group: -group.seconds)
     return [*(_row(group, found.call_s) for group in slowest_first), _total(groups, found)]
@@ -68,7 +66,7 @@ def rows(graph: TrainGraph, found: FunctionProfile) -> list[dict[str, object]]:
 def _row(group: _Group, step_s: float) -> dict[str, object]:
     return {
         "phase": str(group.first.phase),
-        "source": ", ".join(group.sources),
+        "source": group.first.source,
         "kernel": group.first.kernel,
         "shapes": group.shapes,
         "calls": group.calls,

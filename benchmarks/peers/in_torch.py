@@ -1,8 +1,9 @@
-"""The step in PyTorch, eager or compiled: modules and functions that a person would write for the same model."""
+"""The step in PyTorch, eager or compiled: the functions that a person would write for the same model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -130,44 +131,42 @@ _CALLS: Mapping[str, Callable[[Node], Call]] = {
 }
 
 
-class OnnxModule(torch.nn.Module):  # type: ignore[misc] # torch is not there when types are checked
-    """The graph's calls in order, looked up once. Stored numbers are plain values, stored arrays tensors."""
+def _forward(graph: StepGraph) -> Callable[[Mapping[str, Tensor], Sequence[Tensor]], Tensor]:
+    """The output as a function of stored tensors and inputs; calls are looked up once."""
+    if unknown := {node.op for node in graph.nodes if node.op not in _CALLS}:
+        raise CannotError(f"the translator has no {', '.join(sorted(unknown))}")
+    calls = [(_CALLS[node.op](node), node.inputs, node.output) for node in graph.nodes]
 
-    def __init__(self, graph: StepGraph) -> None:
-        super().__init__()
-        self.learned = [torch.nn.Parameter(torch.from_numpy(v)) for v in graph.parameters.values()]
-        tensors = dict(zip(graph.parameters, self.learned, strict=True))
-        tensors |= {name: torch.from_numpy(value) for name, value in graph.statistics.items()}
-        self._stored = {**tensors, **{name: value.tolist() for name, value in graph.constants.items()}}
-        self._calls = [(_call(node), node.inputs, node.output) for node in graph.nodes]
-        self._inputs, self._output = graph.inputs, graph.output
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        values = {**self._stored, **dict(zip(self._inputs, inputs, strict=True))}
-        for call, names, output in self._calls:
+    def forward(stored: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> Tensor:
+        values = {**graph.constants, **stored, **dict(zip(graph.inputs, inputs, strict=True))}
+        for call, names, output in calls:
             values[output] = call(*[values[name] for name in names])
-        return values[self._output]
+        return values[graph.output]
+
+    return forward
 
 
-def _call(node: Node) -> Call:
-    if node.op not in _CALLS:
-        raise CannotError(f"the translator has no {node.op}")
-    return _CALLS[node.op](node)
+@cache
+def _translated(job: Job) -> tuple[StepGraph, Callable[..., Tensor]]:
+    """Once a process: what is compiled for a job stays."""
+    graph = read_step_graph(job.path)
+    forward = _forward(graph)
+    return graph, torch.compile(forward) if job.peer == "torch-compile" else forward
 
 
 def build(job: Job) -> Step:
-    """A step in eager mode, or of the module compiled by `torch.compile` where that is the peer asked for."""
+    """A step in eager mode, or with the model compiled by `torch.compile` where that is the peer asked for."""
     torch.set_num_threads(job.threads)
-    graph = read_step_graph(job.path)
-    module = OnnxModule(graph)
-    model = torch.compile(module) if job.peer == "torch-compile" else module
+    graph, forward = _translated(job)
+    learned = {name: torch.nn.Parameter(torch.from_numpy(value)) for name, value in job.values(graph.parameters)}
+    statistics = {name: torch.from_numpy(value) for name, value in job.values(graph.statistics)}
     # Torch's quickest: one kernel over all parameters.
-    optimizer = torch.optim.SGD(module.learned, lr=job.learning_rate, momentum=job.momentum, fused=True)
+    optimizer = torch.optim.SGD(learned.values(), lr=job.learning_rate, momentum=job.momentum, fused=True)
     batch = {name: torch.from_numpy(value) for name, value in job.batch().items()}
     inputs, labels = [batch[name] for name in graph.inputs], batch[LABELS]
 
     def step() -> float:
-        loss = F.cross_entropy(model(*inputs), labels)
+        loss = F.cross_entropy(forward({**learned, **statistics}, inputs), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,15 @@ class CannotError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A model with fixed shapes, one batch (arrays by input name, and `labels`), and how it is trained."""
+    """How a model is trained: an ONNX file with fixed shapes, and two of arrays.
+
+    `parameters` holds what the file stores, by name, so that reading it takes no more memory than its values; `data`
+    one batch, by input name, and `labels`.
+    """
 
     peer: str
     model: str
+    parameters: str
     data: str
     threads: int
     learning_rate: float
@@ -66,6 +71,11 @@ class Job:
     def batch(self) -> dict[str, Array]:
         with np.load(self.data) as file:
             return {name: file[name] for name in file.files}
+
+    def values(self, names: Iterable[str]) -> Iterator[tuple[str, Array]]:
+        """Stored arrays by name, one after the other."""
+        with np.load(self.parameters) as file:
+            yield from ((name, file[name]) for name in names)
 
     @property
     def path(self) -> Path:

@@ -35,14 +35,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepGraph:
-    """The forward pass. `parameters` are trained, `statistics` are BatchNorm's, `constants` are neither."""
+    """The forward pass. `parameters` are trained, `statistics` are BatchNorm's: their values come with the job."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     output: str
-    parameters: Mapping[str, Array]
-    statistics: Mapping[str, Array]
-    constants: Mapping[str, Array]
+    parameters: tuple[str, ...]
+    statistics: tuple[str, ...]
+    constants: Mapping[str, Any]  # plain numbers and lists
     shapes: Mapping[str, tuple[int, ...]]  # of every value
 
 
@@ -62,9 +62,9 @@ def read_step_graph(path: Path) -> StepGraph:
         nodes=tuple(nodes),
         inputs=tuple(value.name for value in graph.input if value.name not in values),
         output=graph.output[0].name,
-        parameters={n: v for n, v in values.items() if n in trained},
-        statistics={n: v for n, v in values.items() if n in statistics},
-        constants={n: v for n, v in values.items() if n not in trained and n not in statistics},
+        parameters=tuple(n for n in values if n in trained),
+        statistics=tuple(n for n in values if n in statistics),
+        constants={n: v.tolist() for n, v in values.items() if n not in trained and n not in statistics},
         shapes=shapes,
     )
 
