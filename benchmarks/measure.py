@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.options import TrainOptions
@@ -82,8 +83,10 @@ class Prepared:
         costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
         return make_plan(graph, Budget(memory_bytes=None if budget_bytes is None else Bytes(budget_bytes)), costs)
 
-    def program(self, plan: Plan) -> Artifact:
-        return build_program(self.compiled, plan, codegen_of(load_target(HOST)), cache=self.cache)
+    def program(self, plan: Plan, *, profile: bool = False) -> Artifact:
+        """With `profile`, one that counts the seconds of each op."""
+        codegen = codegen_of(load_target(HOST))
+        return build_program(self.compiled, plan, codegen, cache=self.cache, profile=profile)
 
 
 def prepare(
@@ -107,6 +110,14 @@ def prepare(
         codegens=(codegen_of(target),),
     )
     return Prepared(name=name, compiled=compile_graph(request, cache=store), cache=store)
+
+
+def saved_model(name: str, model: onnx.ModelProto) -> Path:
+    """The model as a file among the user's caches, the same bytes each time."""
+    path = user_cache_dir() / "benchmarks" / f"{name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
 
 
 def fill_inputs(engine: LocalEngine, compiled: Compiled, *, classes: int, seed: int = 0) -> tuple[Array, Array]:
@@ -181,7 +192,11 @@ def _cell(value: object) -> str:
             return str(value)
 
 
+def document(benchmark: str, rows: Sequence[Row]) -> str:
+    """The rows as JSON, with the machine and the versions that gave them."""
+    content = {"benchmark": benchmark, "machine": machine(), "versions": versions(), "rows": [dict(r) for r in rows]}
+    return json.dumps(content, indent=1) + "\n"
+
+
 def write_json(path: Path, benchmark: str, rows: Sequence[Row]) -> None:
-    """Writes the rows with the machine and the versions that gave them."""
-    document = {"benchmark": benchmark, "machine": machine(), "versions": versions(), "rows": [dict(r) for r in rows]}
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    path.write_text(document(benchmark, rows), encoding="utf-8")

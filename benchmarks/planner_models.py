@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from benchmarks.measure import Prepared, prepare, stepper, time_in_turns
+from benchmarks.measure import Prepared, prepare, saved_model, stepper, time_in_turns
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.cost.measured import measured_costs
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.job import codegen_of, device_costs, storage_cost
+from edgetrain.job import device_costs, storage_cost
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
 from edgetrain.plan.explain import explain
@@ -31,7 +31,6 @@ from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
-from edgetrain.program.build import build_program
 from edgetrain.run.check import fill_synthetic
 from edgetrain.run.engine import LEARNING_RATE
 from edgetrain.run.local import LocalEngine
@@ -62,7 +61,7 @@ def subjects() -> Mapping[str, Subject]:
             source=lambda: "zoo:efficientnet-lite0", options=TrainOptions(batch=4, optimizer=momentum)
         ),
         "resnet-18": Subject(
-            source=lambda: str(_saved("resnet-18", resnet18())),
+            source=lambda: str(saved_model("planner-resnet-18", resnet18())),
             options=TrainOptions(batch=4, optimizer=momentum),
             classes=None,
         ),
@@ -108,13 +107,6 @@ def resnet18() -> onnx.ModelProto:
     head: FloatArray = (rng.standard_normal((CLASSES, 512)) / np.sqrt(512)).astype(np.float32)
     writer.dense(x, head, np.zeros(CLASSES, np.float32), "logits", layer="head")
     return writer.finish("resnet-18", image=(3, 224, 224), classes=CLASSES)
-
-
-def _saved(name: str, model: onnx.ModelProto) -> Path:
-    path = user_cache_dir() / "benchmarks" / f"{name}.onnx"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(model.SerializeToString(deterministic=True))
-    return path
 
 
 def measured_storage(directory: Path) -> StorageCost:
@@ -238,13 +230,7 @@ class _Trial:
         """Seconds of every kernel on this machine."""
         graph = self.prepared.compiled.graph
         modelled = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
-        program = build_program(
-            self.prepared.compiled,
-            make_plan(graph, Budget(), modelled),
-            codegen_of(load_target(HOST)),
-            cache=self.prepared.cache,
-            profile=True,
-        )
+        program = self.prepared.program(make_plan(graph, Budget(), modelled), profile=True)
         with self._engine(program) as engine:
             return measured_costs(modelled, profile(engine, graph))
 

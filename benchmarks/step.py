@@ -1,143 +1,266 @@
-"""Seconds of one training step against PyTorch eager on the same ONNX graph, timed in turns.
+"""Seconds and memory of one training step against PyTorch, JAX and ONNX Runtime, on the same ONNX graph.
 
-    python -m benchmarks.step [--json FILE] [--models digits-cnn-bn,...] [--threads 1,2]
+    python -m benchmarks.step [--against torch|torch-compile|jax|ort|all] [--models resnet-18,mlp:32] [--threads 1,2]
+                              [--json [FILE]] [--python-of ort=PYTHON]
+    python -m benchmarks.step --profile [--models ...] [--threads 2]
 
-Both run float32 with the same optimizer on the same data; a speedup below 1 means that PyTorch is faster. Memory is
-how much a fresh process grows over three steps, for each side. PyTorch takes a step on one sample before it is
-measured: loading its libraries is not counted against it, nor is the little that this step leaves behind.
-Needs `pip install torch==2.13.0`.
+All sides train every parameter in float32 with SGD and momentum on the same batch, and their first losses must agree.
+They take turns, each in a process of its own; a speedup below 1 means that the peer is faster. Memory is how much a
+fresh process grows over three steps, weights included; on a peer's side after a step that does not count, so that
+loading and compiling are not held against it. `gflops` are those of the model's products, however they are computed,
+`share_of_peak` is of what this machine's fused multiply-adds reach on as many threads.
+
+A peer that lives in another environment is named by its interpreter; see `benchmarks/peers/README.md`.
+`--profile` shows instead where the seconds of our own step go, kernel by kernel.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from onnx import numpy_helper
 
-from benchmarks.measure import (
-    Prepared,
-    fill_inputs,
-    prepare,
-    run_in_child,
-    show_table,
-    stepper,
-    time_in_turns,
-    write_json,
-)
-from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from benchmarks import step_profile
+from benchmarks.machine_peak import machine_peak
+from benchmarks.machine_peak import rows as peak_rows
+from benchmarks.measure import Prepared, Timing, document, run_in_child, show_table, stepper, write_json
+from benchmarks.peers.process import PeerProcess
+from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take_turn
+from benchmarks.peers.step_graph import read_step_graph, step_flops
+from benchmarks.step_models import RATE, SUBJECTS, Subject, chosen, fill, made_batch
+from edgetrain.run.engine import LOSS, scalar
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
-from tests.edgetrain.agreement import torch_reference
 from tests.edgetrain.agreement.trained import Batch
 
-CLASSES = 10
-MODELS = ("digits-cnn", "digits-cnn-bn", "fashion-cnn", "efficientnet-lite0")
-_BATCH = {"efficientnet-lite0": 4}
-_RATE = 1e-4
+PEERS = ("torch", "torch-compile", "jax", "ort")
+LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step
+STANDARD_OUTPUT = "-"
+OURS = "ours"
+NOTES = {"ort": "plain SGD: it has no momentum"}
+_WARM_UP = 2
+_TURN_S = 0.05  # a turn of small steps is this long at least
+_MEMORY_STEPS = 3
+_COLUMNS = ("model", "batch", "threads", "peer", "seconds", "peer_seconds", "speedup", "peak_bytes")
+COLUMNS = (*_COLUMNS, "peer_peak_bytes", "gflops", "share_of_peak", "spread", "peer_spread", "note")
+
+Row = dict[str, object]
 
 
-def _options(model: str) -> TrainOptions:
-    return TrainOptions(batch=_BATCH.get(model, 32), optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A subject compiled, its batch made, and both written down for the peers."""
+
+    subject: Subject
+    prepared: Prepared
+    inputs: tuple[str, ...]
+    batch: Batch
+    folder: Path
+
+    @classmethod
+    def of(cls, subject: Subject, folder: Path) -> Trial:
+        prepared = subject.prepare()
+        inputs = tuple(str(i["name"]) for i in prepared.compiled.facts["inputs"])
+        batch = made_batch(prepared.compiled.graph, inputs)
+        trial = cls(subject=subject, prepared=prepared, inputs=inputs, batch=batch, folder=folder)
+        arrays = {inputs[0]: batch.data, **batch.more}
+        model = _with_shapes(onnx.load(str(prepared.compiled.model)), arrays)
+        onnx.save(model, trial.model)
+        np.savez(trial.parameters, **{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer})
+        np.savez(trial.data, **arrays, **{LABELS: batch.labels})
+        return trial
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model.onnx"
+
+    @property
+    def parameters(self) -> Path:
+        return self.folder / "parameters.npz"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "batch.npz"
+
+    def job(self, peer: str, threads: int) -> Job:
+        return Job(
+            peer=peer,
+            model=str(self.model),
+            parameters=str(self.parameters),
+            data=str(self.data),
+            threads=threads,
+            learning_rate=RATE,
+            momentum=self.subject.options.optimizer.momentum,
+        )
+
+    def engine(self, threads: int) -> LocalEngine:
+        """Filled with the batch; to be closed."""
+        program = self.prepared.program(self.prepared.plan())
+        engine = LocalEngine(program, threads=threads, page_directory=self.folder)
+        fill(engine, self.batch, self.inputs[0])
+        return engine
 
 
-def _prepare(model: str) -> Prepared:
-    return prepare(model, f"zoo:{model}", _options(model), classes=CLASSES)
+def _with_shapes(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray[Any, Any]]) -> onnx.ModelProto:
+    """The model with the batch's shapes in place of its open dimensions: peers that compile want to know them."""
+    for value in model.graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, arrays[value.name].shape, strict=True):
+            dim.dim_value = size
+    del model.graph.value_info[:]
+    for output in model.graph.output:
+        output.type.tensor_type.shape.dim[0].dim_value = next(iter(arrays.values())).shape[0]
+    return model
 
 
-def _torch_step(prepared: Prepared, batch: Batch, threads: int) -> Callable[[], object]:
-    """The same ONNX file, head included, in torch's eager mode."""
-    torch_reference.set_threads(threads)
-    model = torch_reference.TorchModel(onnx.load(str(prepared.compiled.model)), dtype="float32")
-    trainer = torch_reference.TorchTrainer(model, _options(prepared.name), _RATE)
-    return lambda: trainer.step(batch)
+def measure(trial: Trial, threads: int, peers: Sequence[str], rounds: int, pythons: Mapping[str, str]) -> list[Row]:
+    """A row for each peer: ours and all peers in turns. Raises `SystemExit` where a first loss is not ours."""
+    with ExitStack() as stack:
+        engine = stack.enter_context(trial.engine(threads))
+        sides: dict[str, Callable[[int], Turn]] = {OURS: lambda count: take_turn(_our_step(engine), count)}
+        cannot: dict[str, str] = {}
+        for peer in peers:
+            try:
+                sides[peer] = stack.enter_context(PeerProcess(trial.job(peer, threads), pythons)).turn
+            except CannotError as error:
+                cannot[peer] = str(error)
+        first_losses = {name: turn(1).loss for name, turn in sides.items()}
+        count = max(1, math.ceil(_TURN_S / sides[OURS](1).seconds))
+        samples: dict[str, list[float]] = {name: [] for name in sides}
+        for turn_number in range(_WARM_UP + rounds):
+            for name, turn in sides.items():
+                seconds = turn(count).seconds
+                if turn_number >= _WARM_UP:
+                    samples[name].append(seconds)
+    _check_losses(trial, first_losses)
+    ours = {**_ours(trial, threads, Timing.of(samples[OURS]))}
+    grown = {peer: _grown_by_peer(trial, threads, peer, pythons) for peer in peers if peer not in cannot}
+    return [
+        ours | _peers(peer, Timing.of(samples[peer]), ours, grown[peer])
+        if peer not in cannot
+        else ours | {"peer": peer, "note": cannot[peer]}
+        for peer in peers
+    ]
 
 
-def measure(prepared: Prepared, threads: int, rounds: int) -> dict[str, object]:
-    program = prepared.program(prepared.plan())
-    with (
-        tempfile.TemporaryDirectory() as pages,
-        LocalEngine(program, threads=threads, page_directory=Path(pages)) as engine,
-    ):
-        data, labels = fill_inputs(engine, prepared.compiled, classes=CLASSES)
-        peer = _torch_step(prepared, Batch(data=data, labels=labels), threads)
-        both = time_in_turns({"ours": stepper(engine), "peer": peer}, rounds=rounds)
-    ours, theirs = both["ours"], both["peer"]
-    memory = {
-        side: run_in_child("benchmarks.step", {"model": prepared.name, "threads": threads, "side": side})["bytes"]
-        for side in ("ours", "peer")
-    }
+def _our_step(engine: LocalEngine) -> Step:
+    take = stepper(engine)
+
+    def step() -> float:
+        take()
+        return scalar(engine.tensor(LOSS))
+
+    return step
+
+
+def _check_losses(trial: Trial, first_losses: Mapping[str, float]) -> None:
+    ours = first_losses[OURS]
+    for peer, loss in first_losses.items():
+        if not abs(loss - ours) <= LARGEST_LOSS_DIFFERENCE * abs(ours):
+            raise SystemExit(f"{trial.subject.name}: the first loss is {ours:.6g}, that of {peer} {loss:.6g}")
+
+
+def _ours(trial: Trial, threads: int, timing: Timing) -> Row:
+    flops_per_s = step_flops(read_step_graph(trial.model)) / timing.seconds
     return {
-        "model": prepared.name,
-        "batch": len(labels),
+        "model": trial.subject.model,
+        "batch": trial.subject.batch,
         "threads": threads,
-        "seconds": ours.seconds,
-        "peer_seconds": theirs.seconds,
-        "speedup": theirs.seconds / ours.seconds,
-        "peak_bytes": memory["ours"],
-        "peer_peak_bytes": memory["peer"],
-        "spread": ours.spread,
-        "peer_spread": theirs.spread,
-        "n": ours.n,
+        "seconds": timing.seconds,
+        "peak_bytes": run_in_child("benchmarks.step", {"name": trial.subject.name, "threads": threads})["bytes"],
+        "gflops": flops_per_s / 1e9,
+        "share_of_peak": flops_per_s / machine_peak(threads),
+        "spread": timing.spread,
+        "n": timing.n,
     }
 
 
-def grow(model: str, threads: int, side: str) -> dict[str, Any]:
-    """How much this process grows over three steps of one side; meant for a fresh process."""
-    prepared = _prepare(model)
-    program = prepared.program(prepared.plan())
-    with tempfile.TemporaryDirectory() as pages:
-        # Data is made by an engine of its own, closed again, so that both sides start from the same process.
-        with LocalEngine(program, threads=1, page_directory=Path(pages)) as engine:
-            data, labels = fill_inputs(engine, prepared.compiled, classes=CLASSES)
-        del engine
-        if side == "peer":
-            _torch_step(prepared, Batch(data=data[:1], labels=labels[:1]), threads)()
+def _peers(peer: str, timing: Timing, ours: Row, grown: int) -> Row:
+    return {
+        "peer": peer,
+        "peer_seconds": timing.seconds,
+        "speedup": timing.seconds / float(str(ours["seconds"])),
+        "peer_peak_bytes": grown,
+        "peer_spread": timing.spread,
+        "note": NOTES.get(peer, ""),
+    }
+
+
+def _grown_by_peer(trial: Trial, threads: int, peer: str, pythons: Mapping[str, str]) -> int:
+    with PeerProcess(trial.job(peer, threads), pythons) as fresh:
+        return fresh.grown_bytes()
+
+
+def grow(name: str, threads: int) -> dict[str, Any]:
+    """How much this process grows over three of our steps; meant for a fresh one."""
+    (subject,) = chosen([name])
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial.of(subject, Path(folder))
         before = resident_bytes()
         can_reset = reset_peak()
-        if side == "ours":
-            with LocalEngine(program, threads=threads, page_directory=Path(pages)) as engine:
-                fill_inputs(engine, prepared.compiled, classes=CLASSES)
-                _three_times(stepper(engine))
-        else:
-            _three_times(_torch_step(prepared, Batch(data=data, labels=labels), threads))
+        with trial.engine(threads) as engine:
+            step = _our_step(engine)
+            for _ in range(_MEMORY_STEPS):
+                step()
         after = peak_resident_bytes()
     return {"bytes": after - before if can_reset and after is not None and before is not None else None}
 
 
-def _three_times(step: Callable[[], object]) -> None:
-    for _ in range(3):
-        step()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--models", default=",".join(MODELS), help="comma-separated (default: %(default)s)")
-    parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if torch_reference.IS_MISSING:
-        print(f"this benchmark compares with PyTorch: {torch_reference.INSTALL}", file=sys.stderr)
-        return 2
+    options = _parser().parse_args(arguments)
     if options.child:
         print(json.dumps(grow(**json.loads(options.child))))
         return 0
-    rows = []
-    for model in options.models.split(","):
-        prepared = _prepare(model)
-        rows += [measure(prepared, int(threads), options.rounds) for threads in options.threads.split(",")]
-    columns = ("model", "batch", "threads", "seconds", "peer_seconds", "speedup", "peak_bytes", "peer_peak_bytes")
-    show_table(rows, (*columns, "spread", "peer_spread"))
-    if options.json:
-        write_json(options.json, "step", rows)
+    threads = [int(count) for count in options.threads.split(",")]
+    subjects = chosen(options.models.split(","))
+    if options.profile:
+        rows = [r for s in subjects for t in threads for r in step_profile.profiled(s, t, rounds=options.rounds)]
+        return _show("step_profile", rows, step_profile.COLUMNS, options.json)
+    peers = PEERS if options.against == "all" else options.against.split(",")
+    pythons = dict(pair.split("=", 1) for pair in options.python_of)
+    rows = [*peak_rows(threads)]
+    for subject in subjects:
+        with tempfile.TemporaryDirectory() as folder:
+            trial = Trial.of(subject, Path(folder))
+            for count in threads:
+                rows += measure(trial, count, peers, options.rounds, pythons)
+                print(f"{subject.name} on {count} threads measured", file=sys.stderr)
+    return _show("step", rows, COLUMNS, options.json)
+
+
+def _show(benchmark: str, rows: Sequence[Row], columns: Sequence[str], json_to: str | None) -> int:
+    """A table on standard output; with `--json` alone the document instead, with a file as well."""
+    if json_to == STANDARD_OUTPUT:
+        print(document(benchmark, rows), end="")
+        return 0
+    show_table(rows, columns)
+    if json_to is not None:
+        write_json(Path(json_to), benchmark, rows)
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", default="torch", help="comma-separated, or `all` (default: %(default)s)")
+    models = ",".join(dict.fromkeys(subject.model for subject in SUBJECTS))
+    parser.add_argument("--models", default=models, help="comma-separated MODEL or MODEL:BATCH (default: %(default)s)")
+    parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--json", nargs="?", const=STANDARD_OUTPUT, metavar="FILE")
+    parser.add_argument("--python-of", action="append", default=[], metavar="PEER=PYTHON")
+    parser.add_argument("--profile", action="store_true", help="our step, kernel by kernel")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser
 
 
 if __name__ == "__main__":

@@ -33,8 +33,14 @@ def nothing_kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look."""
-    return tmp_path_factory.mktemp("cache")
+    """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look.
+
+    One for all processes of a session: what `pytest -n` has built in one, the others find.
+    """
+    session = tmp_path_factory.getbasetemp()
+    home = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "cache"
+    home.mkdir(exist_ok=True)
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,10 @@ def minilm_l6() -> onnx.ModelProto:
 
 
 def resnet18(size: int) -> onnx.ModelProto:
+    return settled(drawn_resnet18(size), (3, size, size))
+
+
+def drawn_resnet18(size: int) -> onnx.ModelProto:
     """ResNet-18 as torchvision has it: a 7 × 7 stem, 64 to 512 channels, 11.2 million parameters."""
     net = Net(11)
     x = net.convolution("image", "stem", inputs=3, outputs=64, size=7, stride=2)
@@ -58,7 +62,7 @@ def resnet18(size: int) -> onnx.ModelProto:
             inputs = outputs
     x = net.writer.node("Flatten", [net.writer.node("GlobalAveragePool", [x], "pooled")], "features")
     net.dense(x, "head", inputs=512, outputs=CLASSES, output="logits")
-    return settled(net.finish("resnet18", 3, size, size), (3, size, size))
+    return net.finish("resnet18", 3, size, size)
 
 
 # Expansion, channels out, repeats, stride of the first repeat: table 2 of Sandler et al. (2018, arXiv:1801.04381).
@@ -75,6 +79,10 @@ _MOBILENET_LAST = 1280
 
 
 def mobilenet_v2(size: int) -> onnx.ModelProto:
+    return settled(drawn_mobilenet_v2(size), (3, size, size))
+
+
+def drawn_mobilenet_v2(size: int) -> onnx.ModelProto:
     """MobileNetV2 at width 1: 17 inverted residuals with linear bottlenecks, ReLU6, 2.2 million parameters."""
     net = Net(12)
     x = _convolution_norm(net, "image", "stem", inputs=3, outputs=32, size=3, stride=2)
@@ -88,7 +96,7 @@ def mobilenet_v2(size: int) -> onnx.ModelProto:
     x = _convolution_norm(net, x, "last", inputs=channels, outputs=_MOBILENET_LAST, size=1)
     x = net.writer.node("Flatten", [net.writer.node("GlobalAveragePool", [x], "pooled")], "features")
     net.dense(x, "head", inputs=_MOBILENET_LAST, outputs=CLASSES, output="logits")
-    return settled(net.finish("mobilenet-v2", 3, size, size), (3, size, size))
+    return net.finish("mobilenet-v2", 3, size, size)
 
 
 def _inverted_residual(net: Net, x: str, name: str, inputs: int, outputs: int, *, expansion: int, stride: int) -> str:
