@@ -199,7 +199,7 @@ def _step_stage(file: RealFile, path: Path, folder: Path) -> Row:
 
 def _differences(file: RealFile, path: Path, folder: Path) -> Row:
     found = check_gradients(_probe(file, path, folder)[1])
-    return {"differences": "yes" if found.is_ok else "no", "differences_text": found.text}
+    return {"differences": {"ok": "yes", "OPEN": "open"}.get(found.word, "no"), "differences_text": found.text}
 
 
 _STAGES: Mapping[str, Callable[[RealFile, Path, Path], Row]] = {

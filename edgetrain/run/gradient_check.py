@@ -2,6 +2,10 @@
 
 The program is compiled with plain SGD, so that one step at a known learning rate gives the gradient away:
 `gradient = (parameter before − parameter after) / rate`.
+
+A difference quotient is no oracle: across the kink of a ReLU it is no derivative, and in float32 it drowns in
+rounding. So each is asked at several step sizes, and only quotients that agree with each other can prove a gradient
+wrong.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
@@ -18,22 +23,41 @@ _PROBE_RATE = 1024.0  # a power of two: exact, and large, so that rounding the p
 _SAMPLE = 64  # elements of each tensor that are moved
 _RANDOM = 3  # directions besides the gradient's own: a fault of a fifth of the gradient rarely hides from all three
 _TOGETHER = 4  # tensors that are moved at once: as many steps as for one, where nothing is wrong
-_STEP_SIZES = (3e-2, 1e-2, 1e-1, 3e-3, 1e-3)  # against the sample's norm; the likeliest first
-_SIZES_TOGETHER = (1e-2, 3e-2)
 _LEAST_NORM = 0.1  # a sample of zeros (biases) is moved as if it had this norm
 _TOLERANCE = 0.02
-_CLEAR = 0.5  # so much of what is allowed ends the search for a better step size
 # Two float32 losses differ by a few roundings even where the true ones do not.
 _LOSS_ROUNDINGS = 4
+# Step sizes are shares of the sample's norm. The shorter the step, the fewer kinks lie in its way: the first is so
+# short that rounding takes this share of what is allowed, the others are so many times as long.
+_ROUNDING_SHARE = 0.25
+_TIMES = (1.0, 1 / 3, 3.0, 10.0)
+_TIMES_TOGETHER = (1.0, 1 / 3)
+_SIZE_LIMITS = (1e-6, 1e-1)
+_SIZES_OF_NO_GRADIENT = (3e-2, 1e-2, 1e-1, 3e-3, 1e-3)
+
+
+class Verdict(IntEnum):
+    """What the differences say of a gradient, the worst last."""
+
+    RIGHT = 0
+    UNSEEN = 1  # what it does to the loss is less than float32 shows: right as far as can be seen
+    UNCERTAIN = 2  # the differences contradict it, and each other at least as much
+    WRONG = 3  # the differences agree with each other and contradict it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientError:
-    """How far a tensor's gradient is from the finite difference. `excess` above 1 is more than is allowed."""
+    """How far a tensor's gradient is from the finite difference.
+
+    `excess` above 1 is more than is allowed; `spread` is how far the differences are from each other. Both it and
+    `relative` are shares of the gradient; a verdict of `RIGHT` needs no spread and has 0.
+    """
 
     tensor: str
+    verdict: Verdict
     excess: float
     relative: float
+    spread: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +81,20 @@ class _Sample:
         return self.size * float(np.linalg.norm(self.gradient))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where the loss is asked: the engine, its parameters as they were, and its loss there."""
+
+    engine: Engine
+    saved: bytes
+    loss: float
+
+    @property
+    def rounding(self) -> float:
+        """By how much a loss may be off."""
+        return _LOSS_ROUNDINGS * float(np.finfo(np.float32).eps) * max(1.0, abs(self.loss))
+
+
 def gradient_errors(engine: Engine, names: Sequence[str], *, seed: int) -> Iterator[GradientError]:
     """Each tensor's worst direction, at the step size where the two agree best, on the data that the engine holds.
 
@@ -66,17 +104,24 @@ def gradient_errors(engine: Engine, names: Sequence[str], *, seed: int) -> Itera
     """
     saved = bytes(engine.saved)
     gradients = _gradients(engine, names, saved)
+    place = _Place(engine=engine, saved=saved, loss=scalar(engine.tensor(LOSS)))
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     samples = sorted((_sample(rng, engine, name, gradients[name]) for name in names), key=lambda s: s.reach)
     engine.tensor(LEARNING_RATE)[...] = 0.0
     for first in range(0, len(samples), _TOGETHER):
         group = samples[first : first + _TOGETHER]
-        together = _worst(engine, saved, group, _SIZES_TOGETHER) if _is_comparable(group) else None
+        together = _worst(place, group) if _is_comparable(group) else None
         for sample in group:
             found = together
-            if found is None or not found.excess <= 1 or found.is_mostly_rounding:
-                found = _worst(engine, saved, [sample], _STEP_SIZES)
-            yield GradientError(tensor=sample.tensor, excess=found.excess, relative=found.relative)
+            if found is None or found.verdict is not Verdict.RIGHT:
+                found = _worst(place, [sample])
+            yield GradientError(
+                tensor=sample.tensor,
+                verdict=found.verdict,
+                excess=found.excess,
+                relative=found.relative,
+                spread=found.spread,
+            )
 
 
 def _is_comparable(group: Sequence[_Sample]) -> bool:
@@ -108,69 +153,139 @@ class _Move:
     reach: float
 
     @property
-    def expected(self) -> float:
-        return sum(float(s.gradient @ v) for s, v in zip(self.samples, self.vectors, strict=True))
+    def allowed(self) -> float:
+        return _TOLERANCE * self.reach
+
+    def sizes(self, rounding: float) -> tuple[float, ...]:
+        """Step sizes to try, the likeliest first, where losses are off by `rounding`."""
+        if not self.reach > 0:
+            return _SIZES_OF_NO_GRADIENT
+        shortest, longest = _SIZE_LIMITS
+        first = min(longest, max(shortest, rounding / (_ROUNDING_SHARE * self.allowed)))
+        times = _TIMES if len(self.samples) == 1 else _TIMES_TOGETHER
+        sizes = dict.fromkeys(min(longest, max(shortest, first * factor)) for factor in times)
+        return tuple(sizes) if len(sizes) > 1 else (first, first / 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quotient:
+    """What a step size shows beyond the gradient: 0 where both say the same. `rounding` is what losses make of it."""
+
+    size: float
+    central: float
+    ahead: float  # from the middle to either end
+    behind: float
+    rounding: float
+
+    @property
+    def gap(self) -> float:
+        """What kinks and curvature make between the sides."""
+        return abs(self.ahead - self.behind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Agreement:
-    excess: float = math.inf
-    relative: float = math.inf
-    is_mostly_rounding: bool = False  # then what is allowed would hide a fault
+    verdict: Verdict = Verdict.RIGHT
+    excess: float = 0.0
+    relative: float = 0.0
+    spread: float = 0.0
 
 
-def _worst(engine: Engine, saved: bytes, samples: Sequence[_Sample], sizes: Sequence[float]) -> _Agreement:
+_NO_NUMBER = _Agreement(verdict=Verdict.WRONG, excess=math.inf, relative=math.inf)
+
+
+def _worst(place: _Place, samples: Sequence[_Sample]) -> _Agreement:
     """The direction in which slope and gradient agree least. What shows a fault among several ends the search."""
     least = min(sample.reach for sample in samples)
-    worst = _Agreement(excess=0.0, relative=0.0)
+    if not math.isfinite(least) or not math.isfinite(place.loss):
+        return _NO_NUMBER
+    worst = _Agreement()
     for directions in zip(*(sample.directions for sample in samples), strict=True):
         shares = [least / sample.reach if len(samples) > 1 else 1.0 for sample in samples]
         vectors = [sh * sa.size * d for sh, sa, d in zip(shares, samples, directions, strict=True)]
-        found = _agreement(engine, saved, _Move(samples=samples, vectors=vectors, reach=least), sizes)
-        if not found.excess <= worst.excess:
-            worst = found
-        if len(samples) > 1 and (not found.excess <= 1 or found.is_mostly_rounding):
-            return found
+        found = _agreement(place, _Move(samples=samples, vectors=vectors, reach=least))
+        worst = max(worst, found, key=lambda a: (a.verdict, a.excess))
+        if worst.verdict is Verdict.WRONG or (len(samples) > 1 and worst.verdict is not Verdict.RIGHT):
+            break
     return worst
 
 
-def _agreement(engine: Engine, saved: bytes, move: _Move, sizes: Sequence[float]) -> _Agreement:
-    """The best over the step sizes, and over what each two in a row say of a step of no size at all."""
-    best = _Agreement()
-    before: tuple[float, float] | None = None  # size and slope
-    for size in sizes:
-        slope, rounding = _slope(engine, saved, move, size)
-        slopes = [slope]
-        if before is not None:
-            # A central difference errs by the square of its step: two of them say by how much.
-            slopes.append((before[0] ** 2 * slope - size**2 * before[1]) / (before[0] ** 2 - size**2))
-        for candidate in slopes:
-            found = _judged(abs(candidate - move.expected), move.reach, rounding)
-            best = found if found.excess < best.excess else best
-        if best.excess < _CLEAR:
-            break
-        before = (size, slope)
-    return best
+def _agreement(place: _Place, move: _Move) -> _Agreement:
+    """Right as soon as a quotient says so whose two sides agree, or two quotients do; else the best that was found."""
+    best = _Agreement(verdict=Verdict.UNCERTAIN, excess=math.inf, relative=math.inf)
+    quotients: list[_Quotient] = []
+    passed = 0
+    for size in move.sizes(place.rounding):
+        quotient = _quotient(place, move, size)
+        if quotient is None:
+            continue
+        found = _judged(quotient, move)
+        best = min(best, found, key=lambda a: a.excess)
+        passed += found.excess <= 1
+        # Kinks that make up for a fault at one step size: it happens, and either side shows it, or another size.
+        if found.excess <= 1 and (passed > 1 or quotient.gap <= 2 * (move.allowed + quotient.rounding)):
+            return best
+        quotients.append(quotient)
+    return _contradicted(best, quotients, move)
 
 
-def _judged(difference: float, reach: float, rounding: float) -> _Agreement:
+def _judged(quotient: _Quotient, move: _Move) -> _Agreement:
+    error, rounding = abs(quotient.central), quotient.rounding
+    is_seen = move.reach == 0 or rounding <= move.allowed
     return _Agreement(
-        excess=difference / (_TOLERANCE * reach + rounding),
-        relative=difference / reach if reach else (0.0 if difference <= rounding else math.inf),
-        is_mostly_rounding=rounding > _TOLERANCE * reach,
+        verdict=Verdict.RIGHT if is_seen else Verdict.UNSEEN,
+        excess=error / (move.allowed + rounding),
+        relative=error / move.reach if move.reach else (0.0 if error <= rounding else math.inf),
     )
 
 
-def _slope(engine: Engine, saved: bytes, move: _Move, size: float) -> tuple[float, float]:
-    """Half the change of the loss between both ends of a move, and what rounding may make of it, by step size."""
-    losses = []
+def _contradicted(best: _Agreement, quotients: Sequence[_Quotient], move: _Move) -> _Agreement:
+    """Wrong or uncertain: do the quotients agree with each other better than any of them with the gradient?
+
+    The shortest steps count, as far as rounding leaves something of them: two central quotients, and at the shorter
+    step the quotients of either side, which differ where a kink lies between.
+    """
+    clear = [q for q in quotients if q.rounding <= max(move.allowed, abs(q.central) / 4)]
+    shortest = sorted(clear, key=lambda q: q.size)[:2]
+    if not shortest:
+        return _Agreement(
+            verdict=Verdict.UNCERTAIN, excess=best.excess, relative=best.relative, spread=_share(math.inf, move)
+        )
+    errors = [*(q.central for q in shortest), shortest[0].ahead, shortest[0].behind]
+    spread = max(errors) - min(errors)
+    is_wrong = len(shortest) > 1 and spread <= min(map(abs, errors))
+    return _Agreement(
+        verdict=Verdict.WRONG if is_wrong else Verdict.UNCERTAIN,
+        excess=best.excess,
+        relative=best.relative,
+        spread=_share(spread, move),
+    )
+
+
+def _share(value: float, move: _Move) -> float:
+    return value / move.reach if move.reach else math.inf
+
+
+def _quotient(place: _Place, move: _Move, size: float) -> _Quotient | None:
+    """The loss at both ends of a move, against the gradient; None where it is no number there."""
+    losses, expected = [], []
     for sign in (1.0, -1.0):
+        change = 0.0
         for sample, vector in zip(move.samples, move.vectors, strict=True):
-            engine.tensor(sample.tensor).reshape(-1)[sample.rows] = sample.base + sign * size * vector
-        losses.append(loss_of_step(engine))
-        engine.saved[:] = saved
-    rounding = _LOSS_ROUNDINGS * float(np.finfo(np.float32).eps) * max(1.0, abs(losses[0]))
-    return (losses[0] - losses[1]) / (2 * size), rounding / size
+            tensor = place.engine.tensor(sample.tensor).reshape(-1)
+            elements = (sample.base + sign * size * vector).astype(tensor.dtype)
+            tensor[sample.rows] = elements
+            change += float(sample.gradient @ (elements - sample.base))  # as far as they really move
+        expected.append(change)
+        losses.append(loss_of_step(place.engine))
+        place.engine.saved[:] = place.saved
+    ahead = (losses[0] - place.loss - expected[0]) / size
+    behind = (place.loss - losses[1] + expected[1]) / size
+    if not math.isfinite(ahead + behind):
+        return None
+    return _Quotient(
+        size=size, central=(ahead + behind) / 2, ahead=ahead, behind=behind, rounding=place.rounding / size
+    )
 
 
 def _gradients(engine: Engine, names: Sequence[str], saved: bytes) -> dict[str, Array]:
