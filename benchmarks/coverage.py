@@ -32,8 +32,9 @@ from edgetrain.errors import EdgetrainError, UnsupportedError
 from edgetrain.graph.ir import Role
 from edgetrain.graph.options import TrainOptions
 from edgetrain.locate import user_cache_dir
-from edgetrain.run.check import Probe, check_gradients, fill_synthetic
+from edgetrain.run.check import Probe, check_gradients
 from edgetrain.run.engine import EVALUATE, LABELS, LEARNING_RATE, LOSS, STEP, Array, Engine, evaluated, scalar
+from edgetrain.run.synthetic import fill_synthetic
 from edgetrain.targets import HOST, load_target
 
 FORMAT = "edgetrain.coverage/1"

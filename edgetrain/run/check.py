@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from edgetrain.graph.ir import Role, Tensor, TrainGraph
+from edgetrain.graph.ir import Role
 from edgetrain.program.artifact import Artifact
-from edgetrain.run.engine import LABELS, LEARNING_RATE, Array, Engine, evaluated
+from edgetrain.run.engine import LEARNING_RATE, Array, Engine
 from edgetrain.run.gradient_check import GradientError, Verdict, gradient_errors, loss_of_step
 from edgetrain.run.local import LocalEngine
+from edgetrain.run.synthetic import fill_synthetic
 
 FORMAT = "edgetrain.check/1"
 
@@ -172,64 +173,6 @@ def take_steps(engine: Engine, probe: Probe) -> tuple[float, ...]:
     fill_synthetic(engine, probe.program.graph, loss=probe.loss, seed=probe.seed)
     engine.tensor(LEARNING_RATE)[...] = _RATE
     return tuple(loss_of_step(engine) for _ in range(_STEPS))
-
-
-def fill_synthetic(engine: Engine, graph: TrainGraph, *, loss: str, seed: int) -> None:
-    """Normals for floating inputs, 0 and 1 for whole numbers, and labels as the loss reads them."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    for tensor in graph.by_role(Role.INPUT):
-        if not tensor.name.startswith("train."):
-            engine.tensor(tensor.name)[...] = _made_up(rng, tensor)
-    labels = engine.tensor(LABELS)
-    labels[...] = _LABELS[loss](rng, graph)
-
-
-def _made_up(rng: np.random.Generator, tensor: Tensor) -> Array:
-    if np.dtype(tensor.dtype).kind == "f":
-        return rng.standard_normal(tensor.shape).astype(tensor.dtype)
-    return rng.integers(0, 2, tensor.shape).astype(tensor.dtype)
-
-
-def _classes(rng: np.random.Generator, graph: TrainGraph) -> Array:
-    prefix = evaluated("")
-    output = next(t for t in graph.by_role(Role.OUTPUT) if t.name.startswith(prefix))
-    return rng.integers(0, output.shape[1], graph.tensors[LABELS].shape)
-
-
-def _normals(rng: np.random.Generator, graph: TrainGraph) -> Array:
-    return rng.standard_normal(graph.tensors[LABELS].shape)
-
-
-def _bits(rng: np.random.Generator, graph: TrainGraph) -> Array:
-    return rng.integers(0, 2, graph.tensors[LABELS].shape)
-
-
-def _shares(rng: np.random.Generator, graph: TrainGraph) -> Array:
-    scores = np.exp(_normals(rng, graph))
-    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
-
-
-def _pairs(_rng: np.random.Generator, graph: TrainGraph) -> Array:
-    """Each label twice, so that every row has a partner."""
-    return np.arange(graph.tensors[LABELS].shape[0]) // 2
-
-
-def _of_its_type(rng: np.random.Generator, graph: TrainGraph) -> Array:
-    return _made_up(rng, graph.tensors[LABELS])
-
-
-_LABELS: Mapping[str, Callable[[np.random.Generator, TrainGraph], Array]] = {
-    "cross-entropy": _classes,
-    "bce": _bits,
-    "mse": _normals,
-    "l1": _normals,
-    "focal": _classes,
-    "kl": _shares,
-    "distillation": _normals,
-    "cosine": _normals,
-    "nt-xent": _pairs,
-    "onnx": _of_its_type,
-}
 
 
 def spread(names: Sequence[str], count: int) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetrain.run.check import fill_synthetic
 from edgetrain.run.engine import Array
 from edgetrain.run.gradient_check import GradientError, Verdict, gradient_errors
+from edgetrain.run.synthetic import fill_synthetic
 from tests.edgetrain.run import clipped_network as clipped
 from tests.edgetrain.run.clipped_network import ON_A_KINK, clipped_network
 from tests.edgetrain.run.numpy_engine import NumpyEngine
