@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from edgetrain.graph.ir import Role
 from edgetrain.program.artifact import Artifact
-from edgetrain.run.engine import LEARNING_RATE, Array, Engine
+from edgetrain.run.engine import LABELS, LEARNING_RATE, Array, Engine
 from edgetrain.run.gradient_check import GradientError, Verdict, gradient_errors, loss_of_step
 from edgetrain.run.local import LocalEngine
-from edgetrain.run.synthetic import fill_synthetic
+from edgetrain.run.synthetic import fill_synthetic, scatter_labels
 
 FORMAT = "edgetrain.check/1"
 
 _STEPS = 3
 _RATE = 0.01
 _MOST_TENSORS = 16  # spread evenly over the model; four of them cost 8 steps, one that is not right up to 40
-_ATTEMPTS = 3  # on so many batches, for what stays uncertain
+# Parameters are multiplied by these, one attempt each, as long as tensors are unclear: a gradient is the same code
+# everywhere, and a softmax or sigmoid that is all but sure at its trained parameters passes nearly nothing back.
+_SCALES = (1.0, 0.25, 0.5)
+_UNCLEAR = (Verdict.UNSEEN, Verdict.UNCERTAIN)
 _LEAST_CERTAIN = 0.75  # of the tensors that show in the loss
+
+
+# The numbers that a loss of differences is made of, from the size of its labels: output and label round before they are
+# subtracted. Of other losses, logarithms of shares, they are 1 at least.
+_SIZES_OF_LOSS: Mapping[str, Callable[[float, float], float]] = {
+    "mse": lambda labels, loss: max(loss, labels * math.sqrt(loss)),
+    "l1": lambda labels, loss: max(loss, labels),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +79,10 @@ class CheckReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A program to question: `trained` are its trained parameters, `seed` decides the data and the samples."""
+    """A program to question: `trained` are its trained parameters, `seed` decides the data and the samples.
+
+    `limits`: what whole numbers fed to an input stay below, where it is known.
+    """
 
     program: Artifact
     loss: str
@@ -75,6 +90,13 @@ class Probe:
     threads: int
     page_directory: Path
     seed: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    def fill(self, engine: Engine, seed: int) -> None:
+        """Another batch for another seed."""
+        fill_synthetic(engine, self.program.graph, loss=self.loss, seed=seed, limits=self.limits)
+        if self.loss in _SIZES_OF_LOSS:
+            scatter_labels(engine, self.program.graph, seed=seed)
 
     def engine(self, program: Artifact | None = None) -> LocalEngine:
         return LocalEngine(program or self.program, threads=self.threads, page_directory=self.page_directory)
@@ -98,7 +120,7 @@ def check_steps(probe: Probe) -> tuple[Finding, bytes]:
 def check_gradients(probe: Probe, progress: Callable[[int, int], None] = _no_progress) -> Finding:
     """Compares gradients with central differences of the loss, along the gradient itself and along random vectors.
 
-    Tensors of which the differences say nothing certain are asked again, of other elements on other data.
+    Where the differences say nothing certain they are asked again: other elements, other data, smaller parameters.
     """
     with probe.engine() as engine:
         return ask_gradients(engine, probe, progress)
@@ -107,17 +129,28 @@ def check_gradients(probe: Probe, progress: Callable[[int, int], None] = _no_pro
 def ask_gradients(engine: Engine, probe: Probe, progress: Callable[[int, int], None] = _no_progress) -> Finding:
     """`check_gradients` of an engine that is there."""
     chosen = spread(probe.trained, _MOST_TENSORS)
+    saved = bytes(engine.saved)
     errors: dict[str, GradientError] = {}
-    for attempt in range(_ATTEMPTS):
-        asked = [name for name in chosen if name not in errors or errors[name].verdict is Verdict.UNCERTAIN]
-        if not asked:
-            break
-        seed = probe.seed + attempt
-        fill_synthetic(engine, probe.program.graph, loss=probe.loss, seed=seed)
-        for error in gradient_errors(engine, asked, seed=seed):
-            errors[error.tensor] = error
+    for attempt, scale in enumerate(_SCALES):
+        asked = [name for name in chosen if name not in errors or errors[name].verdict in _UNCLEAR]
+        for name in probe.trained if asked else ():
+            engine.tensor(name)[...] *= scale
+        for error in _errors(engine, probe, asked, seed=probe.seed + attempt):
+            known = errors.get(error.tensor)
+            if known is None or error.verdict not in _UNCLEAR or error.verdict < known.verdict:
+                errors[error.tensor] = error
             progress(len(errors), len(chosen))
+        engine.saved[:] = saved
     return gradients_answer([errors[name] for name in chosen], len(probe.trained))
+
+
+def _errors(engine: Engine, probe: Probe, names: Sequence[str], *, seed: int) -> Iterator[GradientError]:
+    if names:
+        probe.fill(engine, seed)
+        size_of = _SIZES_OF_LOSS.get(probe.loss)
+        labels = engine.tensor(LABELS).astype(np.float64)
+        sizes = {"size_of": partial(size_of, float(np.sqrt(np.mean(labels**2))))} if size_of else {}
+        yield from gradient_errors(engine, names, seed=seed, **sizes)
 
 
 def gradients_answer(errors: Sequence[GradientError], trained: int) -> Finding:
@@ -170,7 +203,7 @@ def check_plan(probe: Probe, planned: Artifact, expected: bytes, description: st
 
 def take_steps(engine: Engine, probe: Probe) -> tuple[float, ...]:
     """The losses of a few steps on one made-up batch."""
-    fill_synthetic(engine, probe.program.graph, loss=probe.loss, seed=probe.seed)
+    probe.fill(engine, probe.seed)
     engine.tensor(LEARNING_RATE)[...] = _RATE
     return tuple(loss_of_step(engine) for _ in range(_STEPS))
 

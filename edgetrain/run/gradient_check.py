@@ -10,8 +10,9 @@ wrong.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -19,14 +20,17 @@ import numpy as np
 
 from edgetrain.run.engine import LEARNING_RATE, LOSS, STEP, Array, Engine, scalar
 
-_PROBE_RATE = 1024.0  # a power of two: exact, and large, so that rounding the parameter hides little of the gradient
+_PROBE_RATE = 2.0**20  # a power of two: exact, and large, so that rounding the parameter hides little of the gradient
 _SAMPLE = 64  # elements of each tensor that are moved
 _RANDOM = 3  # directions besides the gradient's own: a fault of a fifth of the gradient rarely hides from all three
 _TOGETHER = 4  # tensors that are moved at once: as many steps as for one, where nothing is wrong
 _LEAST_NORM = 0.1  # a sample of zeros (biases) is moved as if it had this norm
 _TOLERANCE = 0.02
-# Two float32 losses differ by a few roundings even where the true ones do not.
+# Two float32 losses differ by a few roundings even where the true ones do not, and by more where a layer makes much of
+# little. Before a tensor is blamed, the loss is looked at this often nearby; twice the most it was off is its rounding.
 _LOSS_ROUNDINGS = 4
+_LOOKS_NEARBY = 6
+_NEARBY = 1e-6
 # Step sizes are shares of the sample's norm. The shorter the step, the fewer kinks lie in its way: the first is so
 # short that rounding takes this share of what is allowed, the others are so many times as long.
 _ROUNDING_SHARE = 0.25
@@ -40,7 +44,7 @@ class Verdict(IntEnum):
     """What the differences say of a gradient, the worst last."""
 
     RIGHT = 0
-    UNSEEN = 1  # what it does to the loss is less than float32 shows: right as far as can be seen
+    UNSEEN = 1  # what it does to the loss is nothing, or less than float32 shows: right as far as can be seen
     UNCERTAIN = 2  # the differences contradict it, and each other at least as much
     WRONG = 3  # the differences agree with each other and contradict it
 
@@ -83,38 +87,46 @@ class _Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """Where the loss is asked: the engine, its parameters as they were, and its loss there."""
+    """Where the loss is asked: the engine, its parameters as they were, its loss there, and what that may be off by."""
 
     engine: Engine
     saved: bytes
     loss: float
-
-    @property
-    def rounding(self) -> float:
-        """By how much a loss may be off."""
-        return _LOSS_ROUNDINGS * float(np.finfo(np.float32).eps) * max(1.0, abs(self.loss))
+    rounding: float
 
 
-def gradient_errors(engine: Engine, names: Sequence[str], *, seed: int) -> Iterator[GradientError]:
+def _at_least_one(loss: float) -> float:
+    return max(1.0, abs(loss))
+
+
+def gradient_errors(
+    engine: Engine,
+    names: Sequence[str],
+    *,
+    seed: int,
+    size_of: Callable[[float], float] = _at_least_one,
+) -> Iterator[GradientError]:
     """Each tensor's worst direction, at the step size where the two agree best, on the data that the engine holds.
 
     The parameters are left as they were. Tensors are moved a few at a time, each by what changes the loss as much as
     the others do, and held to what is allowed to one of them alone. Only where that fails is each asked by itself,
-    and may be blamed.
+    and may be blamed. `size_of` a loss is that of the numbers it is made of, whose rounding it has.
     """
     saved = bytes(engine.saved)
     gradients = _gradients(engine, names, saved)
-    place = _Place(engine=engine, saved=saved, loss=scalar(engine.tensor(LOSS)))
+    loss = scalar(engine.tensor(LOSS))
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     samples = sorted((_sample(rng, engine, name, gradients[name]) for name in names), key=lambda s: s.reach)
     engine.tensor(LEARNING_RATE)[...] = 0.0
+    least = _LOSS_ROUNDINGS * float(np.finfo(np.float32).eps) * size_of(loss)
+    place = _Place(engine=engine, saved=saved, loss=loss, rounding=least)
     for first in range(0, len(samples), _TOGETHER):
         group = samples[first : first + _TOGETHER]
         together = _worst(place, group) if _is_comparable(group) else None
         for sample in group:
             found = together
             if found is None or found.verdict is not Verdict.RIGHT:
-                found = _worst(place, [sample])
+                found = _worst_alone(place, sample, rng)
             yield GradientError(
                 tensor=sample.tensor,
                 verdict=found.verdict,
@@ -142,6 +154,24 @@ def _sample(rng: np.random.Generator, engine: Engine, name: str, gradient: Array
         gradient=chosen,
         directions=tuple(directions),
     )
+
+
+def _worst_alone(place: _Place, sample: _Sample, rng: np.random.Generator) -> _Agreement:
+    found = _worst(place, [sample])
+    if found.verdict is Verdict.RIGHT or not math.isfinite(sample.reach):
+        return found
+    rounding = _rounding_seen(place, sample, rng)
+    return _worst(dataclasses.replace(place, rounding=rounding), [sample]) if rounding > place.rounding else found
+
+
+def _rounding_seen(place: _Place, sample: _Sample, rng: np.random.Generator) -> float:
+    """What the loss is off by nearby, where it should change by what the gradient says, which is next to nothing."""
+    off_by = 0.0
+    for _ in range(_LOOKS_NEARBY):
+        vector = rng.standard_normal(sample.rows.size)
+        loss, expected = _moved(place, [sample], [sample.size * vector / np.linalg.norm(vector)], _NEARBY)
+        off_by = max(off_by, abs(loss - place.loss - expected))
+    return 2 * off_by if math.isfinite(off_by) else place.rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +261,7 @@ def _agreement(place: _Place, move: _Move) -> _Agreement:
 
 def _judged(quotient: _Quotient, move: _Move) -> _Agreement:
     error, rounding = abs(quotient.central), quotient.rounding
-    is_seen = move.reach == 0 or rounding <= move.allowed
+    is_seen = move.reach > 0 and rounding <= move.allowed
     return _Agreement(
         verdict=Verdict.RIGHT if is_seen else Verdict.UNSEEN,
         excess=error / (move.allowed + rounding),
@@ -268,24 +298,28 @@ def _share(value: float, move: _Move) -> float:
 
 def _quotient(place: _Place, move: _Move, size: float) -> _Quotient | None:
     """The loss at both ends of a move, against the gradient; None where it is no number there."""
-    losses, expected = [], []
-    for sign in (1.0, -1.0):
-        change = 0.0
-        for sample, vector in zip(move.samples, move.vectors, strict=True):
-            tensor = place.engine.tensor(sample.tensor).reshape(-1)
-            elements = (sample.base + sign * size * vector).astype(tensor.dtype)
-            tensor[sample.rows] = elements
-            change += float(sample.gradient @ (elements - sample.base))  # as far as they really move
-        expected.append(change)
-        losses.append(loss_of_step(place.engine))
-        place.engine.saved[:] = place.saved
-    ahead = (losses[0] - place.loss - expected[0]) / size
-    behind = (place.loss - losses[1] + expected[1]) / size
+    last, gained = _moved(place, move.samples, move.vectors, size)
+    first, lost = _moved(place, move.samples, move.vectors, -size)
+    ahead = (last - place.loss - gained) / size
+    behind = (place.loss - first + lost) / size
     if not math.isfinite(ahead + behind):
         return None
     return _Quotient(
         size=size, central=(ahead + behind) / 2, ahead=ahead, behind=behind, rounding=place.rounding / size
     )
+
+
+def _moved(place: _Place, samples: Sequence[_Sample], vectors: Sequence[Array], size: float) -> tuple[float, float]:
+    """The loss after so much of a move, and how it should have changed for the way that the elements really went."""
+    expected = 0.0
+    for sample, vector in zip(samples, vectors, strict=True):
+        tensor = place.engine.tensor(sample.tensor).reshape(-1)
+        elements = (sample.base + size * vector).astype(tensor.dtype)
+        tensor[sample.rows] = elements
+        expected += float(sample.gradient @ (elements - sample.base))
+    loss = loss_of_step(place.engine)
+    place.engine.saved[:] = place.saved
+    return loss, expected
 
 
 def _gradients(engine: Engine, names: Sequence[str], saved: bytes) -> dict[str, Array]:

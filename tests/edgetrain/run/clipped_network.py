@@ -27,6 +27,7 @@ def _tensors() -> tuple[Tensor, ...]:
         tensor(LABELS, (BATCH, WIDTH), Role.INPUT),
         tensor(LEARNING_RATE, (), Role.INPUT),
         tensor(LOSS, (), Role.OUTPUT),
+        tensor("evaluate.y", (BATCH, WIDTH), Role.OUTPUT),
     )
 
 
@@ -55,6 +56,7 @@ def _model(arrays: Mapping[str, Array], kink: float) -> tuple[float, Mapping[str
         sums = activations[-1] @ arrays[name]
         masks.append((sums > 0) & (sums < 1))
         activations.append(np.clip(sums, 0, 1))
+    arrays["evaluate.y"][...] = activations[-1]
     difference = activations[-1] - arrays[LABELS]
     loss = np.mean(difference**2) + kink * np.maximum(arrays[ON_A_KINK], 0).sum()
     gradients = {ON_A_KINK: kink * (arrays[ON_A_KINK] > 0).astype(np.float32)}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from edgetrain.graph.ir import Role, TrainGraph
-from edgetrain.run.engine import LEARNING_RATE, LOSS, Array
+from edgetrain.run.engine import EVALUATE, LEARNING_RATE, LOSS, Array
 
-# The loss, and the gradient of each trained tensor, for the tensors of these names.
+# The loss and each trained tensor's gradient, from the tensors by name. It writes what outputs there are.
 Model = Callable[[Mapping[str, Array]], tuple[float, Mapping[str, Array]]]
 
 
@@ -46,6 +46,8 @@ class NumpyEngine:
     def call(self, function: str) -> None:
         self.calls += 1
         loss, gradients = self._model(self._arrays)
+        if function == EVALUATE:
+            return
         self._arrays[LOSS][...] = loss
         for name, gradient in gradients.items():
             faulty = self._faults.get(name, lambda value: value)(gradient)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from edgetrain.graph.ir import Role, Tensor, TrainGraph
 from edgetrain.run.check import (
     CheckReport,
     Finding,
@@ -19,10 +22,12 @@ from edgetrain.run.check import (
     spread,
     take_steps,
 )
+from edgetrain.run.engine import LABELS, LEARNING_RATE, LOSS, Array
 from edgetrain.run.gradient_check import GradientError, Verdict
 from edgetrain.run.synthetic import fill_synthetic
 from tests.edgetrain.run import clipped_network as clipped
 from tests.edgetrain.run.clipped_network import ON_A_KINK, clipped_network
+from tests.edgetrain.run.numpy_engine import NumpyEngine
 from tests.edgetrain.run.softmax_regression import GRAPH, TRAINED, softmax_regression
 
 
@@ -144,6 +149,31 @@ def test_what_is_uncertain_on_one_batch_is_asked_again_on_another() -> None:
     found = ask_gradients(clipped_network(kink_where_first_input_is_positive=True), clipped_probe(kinked))
     assert found.is_ok
     assert "uncertain" not in found.text
+
+
+def sure_sigmoid(arrays: Mapping[str, Array]) -> tuple[float, Mapping[str, Array]]:
+    """One weight for each output: 1 / (1 + exp(−w)), with a mean squared error."""
+    output = 1 / (1 + np.exp(-arrays["w"]))
+    arrays["evaluate.y"][...] = output
+    difference = arrays["evaluate.y"] - arrays[LABELS]
+    slope = output * (1 - output)
+    return float(np.mean(difference**2)), {"w": (2 * difference * slope).sum(axis=0) / difference.size}
+
+
+@pytest.mark.parametrize("fault", [1.0, 0.7])
+def test_what_a_sure_output_hides_is_asked_again_with_smaller_parameters(fault: float) -> None:
+    """At a weight of 17 a sigmoid passes 4e-8 of a change back, at a quarter of it 1 %."""
+    shapes = {"evaluate.y": Role.OUTPUT, LABELS: Role.INPUT}
+    tensors = [Tensor(name=n, shape=(4, 8), dtype="float32", role=role) for n, role in shapes.items()]
+    tensors += [Tensor(name=n, shape=(), dtype="float32", role=Role.INPUT) for n in (LEARNING_RATE, LOSS)]
+    graph = TrainGraph(name="sure", tensors={t.name: t for t in tensors}, functions={})
+    engine = NumpyEngine(graph, sure_sigmoid, {"w": np.full(8, 17.0)}, {"w": lambda g: fault * g})
+    before = bytes(engine.saved)
+    asked = dataclasses.replace(probe(), program=cast(Any, SimpleNamespace(graph=graph)), loss="mse", trained=("w",))
+    found = ask_gradients(engine, asked)
+    assert found.is_ok == (fault == 1.0)
+    assert found.is_open is False
+    assert bytes(engine.saved) == before
 
 
 def probe_seeds_by_sign() -> int:

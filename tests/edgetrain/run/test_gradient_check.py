@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgetrain.run.engine import Array
+from edgetrain.run.engine import LABELS, Array
 from edgetrain.run.gradient_check import GradientError, Verdict, gradient_errors
 from edgetrain.run.synthetic import fill_synthetic
 from tests.edgetrain.run import clipped_network as clipped
@@ -101,6 +101,16 @@ def test_a_gradient_that_the_loss_cannot_show_is_unseen() -> None:
     engine.tensor("x")[...] *= 1e-6  # and with it the gradient
     found = {error.tensor: error.verdict for error in gradient_errors(engine, ("w",), seed=0)}
     assert found == {"w": Verdict.UNSEEN}
+
+
+def test_a_loss_that_rounds_to_nothing_proves_no_gradient_wrong() -> None:
+    """−log of a share that is 1 in float32 is 0 on all sides, while the gradient is that of the share that is left."""
+    engine = softmax_regression()
+    fill_synthetic(engine, GRAPH, loss="cross-entropy", seed=0)
+    engine.tensor("w")[...] = 0
+    engine.tensor("b")[...] = (20, 0, 0, 0, 0)
+    engine.tensor(LABELS)[...] = 0
+    assert {error.verdict for error in gradient_errors(engine, TRAINED, seed=0)} == {Verdict.UNSEEN}
 
 
 def test_probing_leaves_the_parameters_as_they_were() -> None:
