@@ -31,10 +31,10 @@ from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
 from edgetrain.plan.schedule import Budget, Plan
 from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
-from edgetrain.run.check import fill_synthetic
 from edgetrain.run.engine import LEARNING_RATE
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.profile import profile
+from edgetrain.run.synthetic import fill_synthetic
 from edgetrain.targets import HOST, load_target
 from edgetrain.units import Bytes
 

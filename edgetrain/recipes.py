@@ -20,10 +20,11 @@ from edgetrain.schema import close_to, read_table, setting
 
 FORMAT = "edgetrain.recipe/1"
 
+TOP: Mapping[str, int] = {f"top-{count}": count for count in (2, 3, 5, 10)}  # metrics: the right class is among so many
 # Each loss with the metrics that make sense for its labels, the default one first.
 _METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
-    "cross-entropy": ("accuracy", "f1", "top-5"),
-    "focal": ("accuracy", "f1", "top-5"),
+    "cross-entropy": ("accuracy", "f1", *TOP),
+    "focal": ("accuracy", "f1", *TOP),
     "bce": ("accuracy", "f1"),
     "kl": ("kl", "accuracy"),
     "distillation": ("distillation",),
@@ -32,7 +33,7 @@ _METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
     "cosine": ("cosine", "mse", "mae"),
     "nt-xent": ("nt-xent",),
     "ctc": ("error-rate", "ctc"),
-    "onnx": ("accuracy", "f1", "top-5", "mse", "mae", "cosine"),
+    "onnx": ("accuracy", "f1", *TOP, "mse", "mae", "cosine"),
 }
 LOSSES = tuple(_METRICS_OF_LOSS)
 CLASS_LOSSES = ("cross-entropy", "focal")  # their labels are class numbers

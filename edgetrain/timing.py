@@ -12,9 +12,9 @@ from edgetrain.errors import UsageError
 from edgetrain.job import NO_LIMIT, Job, codegen_of
 from edgetrain.program.build import build_program
 from edgetrain.program.compile import Compiled
-from edgetrain.run.check import fill_synthetic
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.profile import profile
+from edgetrain.run.synthetic import fill_synthetic
 from edgetrain.stages import plan_stage
 
 

@@ -127,7 +127,8 @@ VERB = Verb(
     description=(
         "Compiles the model, takes three steps on made-up data, compares its gradients with finite differences, and "
         "its steps under a tight memory plan with those without one, bit for bit. Exit code 4 names every op that "
-        "cannot be imported or differentiated, 1 means that a number was wrong.\n\n" + OVERRIDES_TEXT
+        "cannot be imported or differentiated, 1 means that a number was wrong, or that too few gradients could be "
+        "told right from wrong.\n\n" + OVERRIDES_TEXT
     ),
     words="RECIPE|MODEL.onnx [key=value ...]",
     least_words=1,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from edgetrain.errors import DataError
 from edgetrain.graph.options import LossOptions
+from edgetrain.recipes import TOP
 from edgetrain.run.engine import Array
 from edgetrain.run.spelling import EditRate, ctc_loss, edits
 
@@ -264,7 +265,7 @@ LOSSES: Mapping[str, Metric] = {name: loss_metric(name, LossOptions()) for name 
 METRICS: Mapping[str, Metric] = {
     "accuracy": Metric(values=accuracy, higher_is_better=True),
     "f1": Metric(values=classes, higher_is_better=True, tally=MacroF1),
-    "top-5": Metric(values=among_the_best(5), higher_is_better=True),
+    **{name: Metric(values=among_the_best(count), higher_is_better=True) for name, count in TOP.items()},
     "mae": Metric(values=absolute_error, higher_is_better=False),
     "error-rate": Metric(values=edits, higher_is_better=False, tally=EditRate),
     **{name: metric for name, metric in LOSSES.items() if name not in ("l1", "onnx")},

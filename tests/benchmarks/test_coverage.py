@@ -60,6 +60,7 @@ def test_every_sampled_file_is_in_the_table() -> None:
         ({"forward": 1e-2, "quantised": True}, True),
         ({"forward": None}, True),
         ({"differences": "no"}, False),
+        ({"differences": "open"}, False),
     ],
 )
 def test_a_file_trains_when_its_outputs_agree_and_its_loss_falls(change: dict[str, Any], verdict: bool) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from edgetrain.errors import DataError
 from edgetrain.graph.options import LossOptions
+from edgetrain.recipes import TOP
 from edgetrain.run.metrics import LOSSES, METRICS, loss_metric
 
 
@@ -99,7 +100,7 @@ def test_a_label_without_a_class_is_refused(label: int) -> None:
 
 
 def test_what_counts_successes_is_better_when_higher() -> None:
-    assert [n for n, metric in METRICS.items() if metric.higher_is_better] == ["accuracy", "f1", "top-5"]
+    assert [n for n, metric in METRICS.items() if metric.higher_is_better] == ["accuracy", "f1", *TOP]
 
 
 def f1_by_hand(predicted: list[int], actual: list[int]) -> float:
@@ -124,14 +125,15 @@ def test_f1_of_single_logits_goes_by_their_sign() -> None:
     assert mean_of("f1", logits, [[a] for a in actual]) == pytest.approx(f1_by_hand(predicted, actual))
 
 
-@given(seed=st.integers(0, 99))
-def test_top_5_looks_for_the_label_among_the_five_highest(seed: int) -> None:
+@given(seed=st.integers(0, 99), count=st.sampled_from(sorted(TOP.values())))
+def test_top_k_looks_for_the_label_among_the_k_highest(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
     outputs, labels = random.integers(0, 4, (6, 9)), random.integers(0, 9, 6)  # with ties
     by_hand = [
-        label in sorted(range(9), key=lambda c: (-row[c], c))[:5] for row, label in zip(outputs, labels, strict=True)
+        label in sorted(range(9), key=lambda c: (-row[c], c))[:count]
+        for row, label in zip(outputs, labels, strict=True)
     ]
-    assert mean_of("top-5", outputs, labels) == pytest.approx(sum(by_hand) / 6)
+    assert mean_of(f"top-{count}", outputs, labels) == pytest.approx(sum(by_hand) / 6)
 
 
 def test_top_5_of_fewer_classes_is_always_right() -> None:
