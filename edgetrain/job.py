@@ -15,6 +15,7 @@ from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Budget
+from edgetrain.plan.solvers.options import USUAL, SolverOptions
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import CodegenRequest, ModelSource, Progress
 from edgetrain.recipes import Recipe
@@ -41,7 +42,7 @@ class Job:
     target: Target
     budget: Budget = NO_LIMIT
     solver: str = "greedy"
-    planning_s: float = 30.0  # how long an exact solver may search
+    planning: SolverOptions = USUAL  # what is minimised, and how long an exact solver may search
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
     adapt: bool = False  # follow what the system says about its memory
@@ -133,6 +134,7 @@ def storage_cost(target: Target) -> StorageCost | None:
         write_bytes_per_s=storage.write_bytes_per_s,
         joules_per_byte_read=storage.joules_per_byte_read,
         joules_per_byte_written=storage.joules_per_byte_written,
+        overlaps=storage.overlaps,
     )
 
 
