@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.arena import PersistentLayout, layout_persistent, pack, shift
+from edgetrain.plan.arena import MAX_REPACKS, PersistentLayout, layout_persistent, pack, shift
 from edgetrain.plan.schedule import ALIGNMENT_BYTES, PAGE_BYTES, Budget, Plan, Replay, Schedule, Step, align
 from edgetrain.plan.solvers import SOLVERS, Solver
 from edgetrain.plan.solvers.answer import gap_of
@@ -143,15 +143,19 @@ def _fit(inputs: Inputs, function: str, memory_bytes: int, *, time_limit_s: floa
     return None
 
 
-def pack_function(inputs: Inputs, function: str, steps: tuple[Step, ...], *, enough_bytes: int) -> Solved:
+def pack_function(
+    inputs: Inputs, function: str, steps: tuple[Step, ...], *, enough_bytes: int, repacks: int = MAX_REPACKS
+) -> Solved:
     """The schedule replayed, and its stays placed behind what is in memory throughout."""
     question = inputs.question(function, None)
-    return _packed(question, steps, inputs.layout.nbytes, enough_bytes=enough_bytes)
+    return _packed(question, steps, inputs.layout.nbytes, enough_bytes=enough_bytes, repacks=repacks)
 
 
-def _packed(question: Question, steps: tuple[Step, ...], persistent_bytes: int, *, enough_bytes: int) -> Solved:
+def _packed(
+    question: Question, steps: tuple[Step, ...], persistent_bytes: int, *, enough_bytes: int, repacks: int
+) -> Solved:
     found = question.replayed(steps)
-    packing = pack(found.stays, enough_bytes=enough_bytes)
+    packing = pack(found.stays, enough_bytes=enough_bytes, repacks=repacks)
     any_paged = any(stay.paged for stay in found.stays)
     base = align(persistent_bytes, PAGE_BYTES if any_paged else ALIGNMENT_BYTES)
     return Solved(
@@ -180,7 +184,7 @@ def make_inputs(
     kept: dict[str, Solved] = {}
     for function in graph.functions:
         question = Question(graph=graph, function=function, limit_bytes=None, costs=costs[function], storage=storage)
-        packed = _packed(question, question.everything, layout.nbytes, enough_bytes=0)
+        packed = _packed(question, question.everything, layout.nbytes, enough_bytes=0, repacks=MAX_REPACKS)
         kept[function] = replace(packed, gap=0.0)
     return Inputs(
         graph=graph,

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _SHARE_FOR_STORING = 0.35  # of the time, to decide what to store, where a stand-in does
 _FIRST_RAISE_SHARE = 0.0025  # how far above the floor schedules are packed for the smallest budget; doubles each time
 _SKETCHES = 8  # how many, each time
+_PROMISING = 2  # of these are packed as well as can be
 _LOOK_BEYOND = 1  # how many larger sets of stored tensors are tried after the first that fits
 
 
@@ -261,10 +262,15 @@ def _lowest_of_function(inputs: Inputs, function: str, floor_bytes: int, *, enou
     lowest: Solved | None = None
     raise_by = 0.0
     while lowest is None or inputs.layout.nbytes + (1 + raise_by) * floor_bytes < lowest.arena_bytes:
+        inputs.progress("looking for the smallest budget", 0, 0)
         question = inputs.question(function, int((1 + raise_by) * floor_bytes))
-        for steps in islice(sketches(inputs.solver, question), _SKETCHES):
-            inputs.progress("looking for the smallest budget", 0, 0)
-            solved = pack_function(inputs, function, steps, enough_bytes=enough_bytes - inputs.layout.nbytes)
+        roughly = [
+            pack_function(inputs, function, steps, enough_bytes=0, repacks=0)
+            for steps in islice(sketches(inputs.solver, question), _SKETCHES)
+        ]
+        for promising in sorted(roughly, key=lambda solved: solved.arena_bytes)[:_PROMISING]:
+            enough = enough_bytes - inputs.layout.nbytes
+            solved = pack_function(inputs, function, promising.schedule.steps, enough_bytes=enough)
             if lowest is None or solved.arena_bytes < lowest.arena_bytes:
                 lowest = replace(solved, gap=gap_of(question.cost_of(solved.found), question.least_cost))
             if lowest.arena_bytes <= enough_bytes:
