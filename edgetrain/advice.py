@@ -10,6 +10,7 @@ from edgetrain.graph import ir as graph_ir
 from edgetrain.job import Job, device_costs, effective_budget, say_nothing, storage_cost
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Plan
+from edgetrain.plan.solvers.options import silent
 from edgetrain.plan.ways_out import Variant, find_ways_out
 from edgetrain.program.compile import Compiled
 from edgetrain.stages import compile_stage, plan_stage
@@ -45,4 +46,5 @@ def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
         device_bytes=job.target.memory_bytes,
         solver=job.solver,
         storage=storage_cost(job.target),
+        progress=job.progress or silent,
     )

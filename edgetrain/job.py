@@ -17,6 +17,7 @@ from edgetrain.host import cache_bytes
 from edgetrain.locate import schedules_dir, user_cache_dir
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Budget
+from edgetrain.plan.solvers.options import USUAL, SolverOptions
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import CodegenRequest, CompileRequest, ModelSource, Progress
 from edgetrain.program.schedules import Choices, ScheduleStores
@@ -45,7 +46,7 @@ class Job:
     target: Target
     budget: Budget = NO_LIMIT
     solver: str = "greedy"
-    planning_s: float = 30.0  # how long an exact solver may search
+    planning: SolverOptions = USUAL  # what is minimised, and how long an exact solver may search
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
     stores: ScheduleStores | None = field(default_factory=lambda: ScheduleStores(folder=schedules_dir()))
@@ -155,6 +156,7 @@ def storage_cost(target: Target) -> StorageCost | None:
         write_bytes_per_s=storage.write_bytes_per_s,
         joules_per_byte_read=storage.joules_per_byte_read,
         joules_per_byte_written=storage.joules_per_byte_written,
+        overlaps=storage.overlaps,
     )
 
 

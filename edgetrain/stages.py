@@ -13,9 +13,9 @@ from edgetrain.graph.update_report import UpdateReport, update_report
 from edgetrain.job import Job, codegen_of, compile_request, costs_of, effective_budget, storage_cost
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
-from edgetrain.plan.planner import make_plan, smallest_plan, try_plan
+from edgetrain.plan.planner import make_plan, smallest_budget, smallest_plan, try_plan
 from edgetrain.plan.schedule import Plan
-from edgetrain.plan.solvers.options import SolverOptions, silent
+from edgetrain.plan.solvers.options import silent
 from edgetrain.plan.sweep import SweepPoint, sweep
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
@@ -42,7 +42,18 @@ def plan_stage(job: Job, compiled: Compiled) -> Plan:
         costs,
         solver=job.solver,
         storage=storage_cost(job.target),
-        options=SolverOptions(time_limit_s=job.planning_s),
+        options=job.planning,
+        progress=job.progress or silent,
+    )
+
+
+def smallest_stage(job: Job, compiled: Compiled) -> Bytes:
+    """The smallest budget that works."""
+    return smallest_budget(
+        compiled.graph,
+        costs_of(job, compiled.graph),
+        solver=job.solver,
+        storage=storage_cost(job.target),
         progress=job.progress or silent,
     )
 
@@ -54,7 +65,7 @@ def compare_stage(job: Job, compiled: Compiled) -> Iterator[Comparison]:
         effective_budget(job),
         costs_of(job, compiled.graph),
         storage=storage_cost(job.target),
-        options=SolverOptions(time_limit_s=job.planning_s),
+        options=job.planning,
     )
 
 
@@ -65,7 +76,7 @@ def sweep_stage(job: Job, compiled: Compiled) -> Iterator[SweepPoint]:
         costs_of(job, compiled.graph),
         solver=job.solver,
         storage=storage_cost(job.target),
-        options=SolverOptions(time_limit_s=job.planning_s),
+        options=job.planning,
     )
 
 
@@ -93,7 +104,7 @@ def ladder_stage(job: Job, compiled: Compiled) -> Ladder:
     graph = compiled.graph
     budget = effective_budget(job)
     costs = costs_of(job, graph)
-    storage, options = storage_cost(job.target), SolverOptions(time_limit_s=job.planning_s)
+    storage, options = storage_cost(job.target), job.planning
     least = smallest_plan(graph, budget, costs, solver=job.solver, storage=storage, options=options)
     plans = [least]
     for memory_bytes in ladder_budgets(least.peak_bytes, least.keep_all_bytes or least.peak_bytes)[1:]:

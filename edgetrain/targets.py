@@ -50,6 +50,7 @@ class Storage:
     write_bytes_per_s: float = setting(above=0)
     joules_per_byte_read: float = setting(minimum=0)
     joules_per_byte_written: float = setting(minimum=0)
+    overlaps: bool = setting(True)  # transfers go on beside the ops; without it each op waits for them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from edgetrain.cli.request import (
     DUMP,
     ENERGY,
     OVERRIDES_TEXT,
-    SOLVER,
+    PLANNING_FLAGS,
     SOURCE_WORDS,
     TARGET,
     job_of,
@@ -95,6 +95,7 @@ def _recipe_and_folder(arguments: argparse.Namespace) -> tuple[Recipe, Path]:
 
 def record_of(job: Job, *, target: str) -> JobRecord:
     """What `--resume` will ask for again."""
+    from edgetrain.plan.solvers.options import USUAL
     from edgetrain.run.folders import JobRecord
 
     return JobRecord(
@@ -103,6 +104,10 @@ def record_of(job: Job, *, target: str) -> JobRecord:
         memory_bytes=job.budget.memory_bytes,
         deadline_s=job.budget.deadline_s,
         energy_j=job.budget.energy_j,
+        written_bytes=job.budget.written_bytes,
+        energy_share=job.planning.energy_share or None,
+        mip_solver=job.planning.open_solver if job.planning.open_solver != USUAL.open_solver else None,
+        nodes=job.planning.nodes,
         co2_g_per_kwh=job.carbon.g_per_kwh if job.carbon != WORLD_AVERAGE else None,
         threads=job.threads,
         adapt=job.adapt,
@@ -153,7 +158,7 @@ VERB = Verb(
         ),
         Flag(name="--weight", metavar="N", parse=positive, help="how much of a share's rest this job gets: 1"),
         Flag(name="--wait", help="wait until the share has room for this job, instead of ending with code 3"),
-        SOLVER,
+        *PLANNING_FLAGS,
         DUMP,
     ),
     examples=(

@@ -19,10 +19,9 @@ from edgetrain.cli.request import (
     DUMP,
     ENERGY,
     OVERRIDES_TEXT,
-    SOLVER,
+    PLANNING_FLAGS,
     SOURCE_WORDS,
     TARGET,
-    TIME_LIMIT,
     job_of,
     recipe_of,
     split_words,
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.choices import with_choice
     from edgetrain.plan.explain import explain
     from edgetrain.plan.sweep import sweep_text, sweep_to_json
-    from edgetrain.stages import compile_stage, dump_stages
+    from edgetrain.stages import compile_stage, dump_stages, smallest_stage
     from edgetrain.timing import require_here, with_measured_times
 
     if arguments.instance is not None:
@@ -64,11 +63,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if arguments.calibrate:
             job = with_measured_times(job, compiled)
         plan = None if arguments.compare else plan_or_ways_out(job, compiled)
+        smallest_bytes = None if plan is None else smallest_stage(job, compiled)
     if plan is None:
         return _compare(arguments, job, compiled, console)
     if arguments.dump is not None:
         dump_stages(arguments.dump, job, compiled, plan, None, None)
-    explanation = explain(compiled.graph, plan, carbon=job.carbon, is_timed=arguments.calibrate)
+    explanation = explain(
+        compiled.graph, plan, carbon=job.carbon, is_timed=arguments.calibrate, smallest_bytes=smallest_bytes
+    )
     points = _sweep(job, compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
     _draw_plan(arguments, compiled, plan, points, text, console)
@@ -181,8 +183,7 @@ VERB = Verb(
         DEADLINE,
         ENERGY,
         CO2,
-        SOLVER,
-        TIME_LIMIT,
+        *PLANNING_FLAGS,
         Flag(name="--compare", help="plan with every solver and print a table"),
         Flag(name="--calibrate", help="compile and time each kernel here first, and plan with that; host only"),
         Flag(name="--sweep", help="also plan for budgets from the smallest that works to keeping everything"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,19 @@ from edgetrain.cli.console import Console
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
-from edgetrain.units import parse_bytes, parse_joules, parse_seconds, show_bytes_both, show_joules, show_seconds
+from edgetrain.units import (
+    parse_bytes,
+    parse_joules,
+    parse_seconds,
+    show_bytes,
+    show_bytes_both,
+    show_joules,
+    show_seconds,
+)
 
 if TYPE_CHECKING:
     from edgetrain.job import Job
+    from edgetrain.plan.solvers.options import SolverOptions
     from edgetrain.program.compile import Progress
     from edgetrain.run.folders import JobRecord
 
@@ -49,6 +58,44 @@ SOLVER = Flag(
 TIME_LIMIT = Flag(
     name="--time-limit", metavar="TIME", parse=parse_seconds, help="how long an exact solver may search: 30s (default)"
 )
+
+
+def energy_share(text: str) -> float:
+    """What `--minimize` says, as the share of energy in it. Raises `UsageError` for anything else."""
+    words = {"time": 0.0, "energy": 1.0}
+    try:
+        share = words[text] if text in words else float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(
+            f"`{text}` cannot be minimised", fix="say `time`, `energy`, or the share of energy in a mix, like 0.3"
+        )
+    return share
+
+
+MINIMIZE = Flag(
+    name="--minimize",
+    metavar="WHAT",
+    parse=energy_share,
+    help="time of a step (default), energy, or a mix: 0.3 weighs energy with 0.3 and time with 0.7",
+)
+WEAR = Flag(
+    name="--wear", metavar="SIZE", parse=parse_bytes, help="bytes that a step may write to storage, which wears flash"
+)
+MIP_SOLVER = Flag(
+    name="--mip-solver",
+    metavar="NAME",
+    help="who solves the exact solvers' programs: highs (default), cbc, or what else PuLP finds: GLPK_CMD, SCIP_CMD",
+)
+NODES = Flag(
+    name="--nodes",
+    metavar="N",
+    parse=positive,
+    help="end each search after N nodes instead of some time: the same plan on every machine",
+)
+PLANNING_FLAGS = (SOLVER, TIME_LIMIT, MINIMIZE, WEAR, MIP_SOLVER, NODES)
+_NODES_TIME_LIMIT_S = 86_400.0  # with a limit on nodes the clock must not end the search
 CO2 = Flag(
     name="--co2",
     metavar="G",
@@ -99,6 +146,23 @@ def _carbon_of(arguments: argparse.Namespace, stored: JobRecord | None) -> Carbo
     return given or WORLD_AVERAGE
 
 
+def _planning(arguments: argparse.Namespace, asked: Callable[[str], object]) -> SolverOptions:
+    """What the flags say about the search. Raises `UsageError` for a MIP solver that is not there."""
+    from edgetrain.plan.solvers.open_solvers import require_open_solver
+    from edgetrain.plan.solvers.options import USUAL, SolverOptions
+
+    mip_solver, nodes = asked("mip_solver"), asked("nodes")
+    if mip_solver is not None:
+        require_open_solver(str(mip_solver))
+    time_limit_s = _NODES_TIME_LIMIT_S if nodes is not None else USUAL.time_limit_s
+    return SolverOptions(
+        energy_share=float(str(asked("minimize") or USUAL.energy_share)),
+        time_limit_s=float(getattr(arguments, "time_limit", None) or time_limit_s),
+        nodes=int(str(nodes)) if nodes is not None else None,
+        open_solver=str(mip_solver or USUAL.open_solver),
+    )
+
+
 def job_of(
     arguments: argparse.Namespace,
     recipe: Recipe,
@@ -115,7 +179,13 @@ def job_of(
 
     def asked(name: str) -> object:
         flag = getattr(arguments, name, None)
-        field = {"budget": "memory_bytes", "deadline": "deadline_s", "energy": "energy_j"}.get(name, name)
+        field = {
+            "budget": "memory_bytes",
+            "deadline": "deadline_s",
+            "energy": "energy_j",
+            "wear": "written_bytes",
+            "minimize": "energy_share",
+        }.get(name, name)
         return flag if flag is not None or stored is None else getattr(stored, field)
 
     solver = str(asked("solver") or DEFAULT_SOLVER)
@@ -125,11 +195,13 @@ def job_of(
         memory_bytes=asked("budget"),  # type: ignore[arg-type]  # the flags' parsers return these types
         deadline_s=asked("deadline"),  # type: ignore[arg-type]
         energy_j=asked("energy"),  # type: ignore[arg-type]
+        written_bytes=asked("wear"),  # type: ignore[arg-type]
     )
     target = load_target(str(asked("target") or DEFAULT_TARGET))
     limits = [f"budget {show_bytes_both(budget.memory_bytes)}"] if budget.memory_bytes is not None else []
     limits += [f"deadline {show_seconds(budget.deadline_s)} a step"] if budget.deadline_s is not None else []
     limits += [f"energy {show_joules(budget.energy_j)} a step"] if budget.energy_j is not None else []
+    limits += [f"{show_bytes(budget.written_bytes)} written a step"] if budget.written_bytes is not None else []
     console.say(", ".join((f"{recipe.name} on {target.name}", *limits)))
     threads = asked("threads")
     return Job(
@@ -137,7 +209,7 @@ def job_of(
         target=target,
         budget=budget,
         solver=solver,
-        planning_s=float(getattr(arguments, "time_limit", None) or Job.planning_s),
+        planning=_planning(arguments, asked),
         threads=int(str(threads)) if threads is not None else None,
         progress=progress,
         carbon=_carbon_of(arguments, stored),

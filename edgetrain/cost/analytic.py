@@ -30,12 +30,13 @@ class DeviceCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCost:
-    """What moving a tensor to storage and back costs."""
+    """What moving a tensor to storage and back costs. Where transfers do not overlap, ops wait for each of them."""
 
     read_bytes_per_s: float
     write_bytes_per_s: float
     joules_per_byte_read: float
     joules_per_byte_written: float
+    overlaps: bool = True
 
     def read(self, nbytes: int) -> OpCost:
         return OpCost(

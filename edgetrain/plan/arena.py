@@ -19,7 +19,7 @@ _Integers = npt.NDArray[np.int64]
 
 # Repacking costs O(stays²) in numpy; this many stay placements keep the whole search well under two seconds.
 _REPACK_WORK = 12_000
-_MAX_REPACKS = 60
+MAX_REPACKS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +57,18 @@ def layout_persistent(graph: TrainGraph, *, stored: frozenset[str] = frozenset()
     return PersistentLayout(offsets=offsets, nbytes=end, saved_bytes=saved_bytes)
 
 
-def pack(stays: Sequence[Stay], *, enough_bytes: int = 0) -> Packing:
+def pack(stays: Sequence[Stay], *, enough_bytes: int = 0, repacks: int = MAX_REPACKS) -> Packing:
     """Gives every stay an offset such that stays that are in memory at the same step do not overlap.
 
     Offsets are multiples of 64, of 4096 for paged stays. The search stops early once it needs no more than
-    `enough_bytes`. The same stays give the same offsets.
+    `enough_bytes`, and after so many `repacks`. The same stays give the same offsets.
     """
     table = _Table.of(stays)
     lower_bound = table.lower_bound_bytes()
     target = max(lower_bound, enough_bytes)
     order, best_offsets = _best_of_orders(table, target)
     offsets = best_offsets
-    for _ in range(min(_MAX_REPACKS, _REPACK_WORK // max(1, len(stays)))):
+    for _ in range(min(repacks, _REPACK_WORK // max(1, len(stays)))):
         if table.height(best_offsets) <= target:
             break
         order = _sticking_out_first(table, order, offsets)

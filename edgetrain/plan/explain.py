@@ -21,7 +21,16 @@ from edgetrain.plan.schedule import (
     replay,
     scratch_name,
 )
-from edgetrain.units import Joules, Seconds, show_bytes, show_bytes_both, show_grams, show_joules, show_seconds
+from edgetrain.units import (
+    Joules,
+    Seconds,
+    show_bytes,
+    show_bytes_both,
+    show_bytes_up,
+    show_grams,
+    show_joules,
+    show_seconds,
+)
 
 FORMAT = "edgetrain.explanation/1"
 
@@ -65,6 +74,8 @@ class Explanation:
     stored: tuple[str, ...]  # persistent tensors that live in storage between their uses
     solver: str
     gap: float | None  # how much cheaper `step` could be at most, as far as the solver has proven
+    written_bytes: int  # to storage, in a step
+    smallest_bytes: int | None  # the least budget that works; None where nobody looked for it
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
@@ -101,10 +112,14 @@ class Explanation:
             kept = show_bytes(self.keep_all_bytes)
             lines.append(f"slowdown: {self.slowdown:.2f}x against keeping everything, which needs {kept}")
         lines.append(f"recomputed: {sum(self.recomputed.values())} runs of {len(self.recomputed)} ops")
-        lines.append(f"paged: {len(self.paged)} tensors")
+        written = f", {show_bytes(self.written_bytes)} written a step" if self.written_bytes else ""
+        lines.append(f"paged: {len(self.paged)} tensors{written}")
         if self.stored:
             lines.append(f"stored: {len(self.stored)} parameters and states live in storage between their uses")
         lines.append(f"solver: {self.solver}, {gap_text(self.gap, is_everything_kept=self._is_everything_kept)}")
+        if self.smallest_bytes is not None:
+            least = f"{show_bytes_up(self.smallest_bytes)} ({self.smallest_bytes} bytes)"
+            lines.append(f"smallest budget that works: {least}")
         return tuple(lines)
 
     @property
@@ -133,7 +148,12 @@ def gap_text(gap: float | None, *, is_everything_kept: bool = False) -> str:
 
 
 def explain(
-    graph: TrainGraph, plan: Plan, *, carbon: CarbonIntensity = WORLD_AVERAGE, is_timed: bool = False
+    graph: TrainGraph,
+    plan: Plan,
+    *,
+    carbon: CarbonIntensity = WORLD_AVERAGE,
+    is_timed: bool = False,
+    smallest_bytes: int | None = None,
 ) -> Explanation:
     """Replays the plan and says who holds what when memory is fullest. `is_timed`: it was made of measured times.
 
@@ -173,6 +193,8 @@ def explain(
         stored=plan.stored,
         solver=plan.solver,
         gap=plan.gap,
+        written_bytes=plan.written_bytes,
+        smallest_bytes=smallest_bytes,
     )
 
 

@@ -12,7 +12,7 @@ from edgetrain.plan.schedule import Compute, Free, Step
 from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.greedy import quick_schedules
 from edgetrain.plan.solvers.poet import solve_poet_program
-from edgetrain.plan.solvers.problem import Problem, priced_in_joules
+from edgetrain.plan.solvers.problem import ENERGY, Problem, priced
 from edgetrain.plan.solvers.search import SearchOptions, search
 from edgetrain.plan.solvers.windowed_model import Aim
 
@@ -101,7 +101,7 @@ def _known(case: Case, problem: Problem) -> Iterator[tuple[Step, ...]]:
     """Keep-all, and what the quick policies find; when joules count, for joules and for the deadline."""
     yield _keep_all_steps(problem)
     if case.minimize == "joules":
-        yield from quick_schedules(priced_in_joules(problem), case.memory_bytes)
+        yield from quick_schedules(priced(problem, ENERGY), case.memory_bytes)
     if case.minimize == "seconds" or case.deadline_s is not None:
         yield from quick_schedules(problem, case.memory_bytes)
 

@@ -47,11 +47,12 @@ Step = Compute | Free | PageOut | PageIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The user's limits. `None` means no limit. Time and energy are per training step."""
+    """The user's limits. `None` means no limit. All but memory are per training step."""
 
     memory_bytes: Bytes | None = None
     energy_j: Joules | None = None
     deadline_s: Seconds | None = None
+    written_bytes: Bytes | None = None  # to storage, in one training step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class Plan:
     lower_bound_bytes: int  # replayed peak: what a perfect packer would need
     seconds: float  # modelled time of one `step`
     joules: float  # modelled energy of one `step`
+    written_bytes: int = 0  # to storage, in one `step`
     saved_bytes: int = 0  # parameters and state, stored ones too: the size of a checkpoint
     stored: tuple[str, ...] = ()
     gap: float | None = None
@@ -156,7 +158,7 @@ def replay(
 
     Time has two lanes: computing, and one transfer at a time beside it. A transfer starts when it is issued and the
     lane is free. `Compute` waits for the page-ins it reads, `Free` for the transfers of its tensor; nothing else
-    waits. The schedule ends when both lanes do.
+    waits. The schedule ends when both lanes do. With storage that does not overlap, every transfer is waited for.
 
     Raises `InternalError` naming step and tensor unless every op of the function runs, every run of an op reads
     exactly the values it reads in the function's own order, ops that write persistent tensors run once, every `Free`,
@@ -301,6 +303,8 @@ class _Walk:
     def _transfer(self, tensor: str, cost: OpCost) -> None:
         self.transfer_s = max(self.transfer_s, self.compute_s) + cost.seconds
         self.transfer_done_s[tensor] = self.transfer_s
+        if not self._storage.overlaps:
+            self.compute_s = self.transfer_s
         self.joules += cost.joules
 
     @property

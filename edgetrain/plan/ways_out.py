@@ -1,25 +1,26 @@
-"""When nothing fits: a bigger budget, a smaller batch, a sparser update; each tried before it is advised."""
+"""When nothing fits: a bigger budget, a smaller batch, a sparser update; each tried before it is advised.
+
+What is tried is built first, which takes longest; then it only matters whether something fits, not what is best.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from dataclasses import dataclass, replace
 
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import EdgetrainError, WayOut
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.plan.planner import CostsByFunction, smallest_plan, try_plan
+from edgetrain.plan.planner import CostsByFunction, is_plannable, smallest_budget
 from edgetrain.plan.schedule import Budget
-from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.plan.solvers.options import Progress, silent
 from edgetrain.units import show_bytes, show_bytes_up
 
 log = logging.getLogger(__name__)
 
 TIME_LIMIT_S = 30.0  # no new attempt begins after that
-_PLANNING_S = 1.0  # for an exact solver, in each attempt: what fits matters here, not what is best
 
 # Sparser updates of each mode, the one that learns most first.
 _SPARSER: Mapping[str, tuple[str, ...]] = {
@@ -52,12 +53,6 @@ class Variant:
 Build = Callable[[Variant], tuple[TrainGraph, CostsByFunction]]
 
 
-class _How(TypedDict):
-    solver: str
-    storage: StorageCost | None
-    options: SolverOptions
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     asked: Variant
@@ -67,33 +62,37 @@ class _Search:
     storage: StorageCost | None
     ends_s: float
     clock: Callable[[], float]
-    options: SolverOptions = field(default_factory=lambda: SolverOptions(time_limit_s=_PLANNING_S))
+    progress: Progress
 
     @property
     def is_over(self) -> bool:
         return self.clock() >= self.ends_s
 
     def fits(self, variant: Variant) -> bool:
-        try:
-            graph, costs = self.build(variant)
-        except EdgetrainError as error:
-            log.info("%s: %s", variant, error.what)
+        built = self._built(variant)
+        if built is None:
             return False
-        budget = Budget(memory_bytes=self.budget.memory_bytes)
-        return try_plan(graph, budget, costs, **self._how) is not None
+        limit_bytes = self.budget.memory_bytes or 0
+        return is_plannable(built[0], limit_bytes, built[1], solver=self.solver, storage=self.storage)
 
     def smallest_bytes(self, variant: Variant) -> int | None:
         """None for a model that cannot be trained that way."""
+        built = self._built(variant)
+        if built is None:
+            return None
+        return smallest_budget(*built, solver=self.solver, storage=self.storage)
+
+    def _built(self, variant: Variant) -> tuple[TrainGraph, CostsByFunction] | None:
+        """None for a model that cannot be trained that way. Tells what is tried."""
+        words = [f"train.batch={variant.batch}"] if variant.batch != self.asked.batch else []
+        words += [f"train.accumulate={variant.accumulate}"] if variant.accumulate != self.asked.accumulate else []
+        words += [f"update.mode={variant.update_mode}"] if variant.update_mode != self.asked.update_mode else []
+        self.progress(f"trying {' '.join(words)}", 0, 0)
         try:
-            graph, costs = self.build(variant)
+            return self.build(variant)
         except EdgetrainError as error:
             log.info("%s: %s", variant, error.what)
             return None
-        return smallest_plan(graph, Budget(), costs, **self._how).budget.memory_bytes
-
-    @property
-    def _how(self) -> _How:
-        return {"solver": self.solver, "storage": self.storage, "options": self.options}
 
 
 def find_ways_out(
@@ -108,6 +107,7 @@ def find_ways_out(
     storage: StorageCost | None = None,
     time_limit_s: float = TIME_LIMIT_S,
     clock: Callable[[], float] = time.monotonic,
+    progress: Progress = silent,
 ) -> tuple[WayOut, ...]:
     """A bigger budget, a smaller batch, a sparser update, in this order, each with what it needs or that it fails.
 
@@ -122,6 +122,7 @@ def find_ways_out(
         storage=storage,
         ends_s=starts_s + time_limit_s,
         clock=clock,
+        progress=progress,
     )
     return (
         _bigger_budget(smallest_bytes, device, device_bytes),
@@ -145,6 +146,15 @@ def _smaller_batch(search: _Search) -> WayOut:
     Summing gradients takes memory of its own, so one sample at a time may fit only without it.
     """
     asked = search.asked
+    if search.is_over:
+        return _no_batch("a smaller batch: none was found to fit in the time there was")
+    # The least of all first: where that does not fit, nothing else has to be built.
+    one_bytes = search.smallest_bytes(replace(asked, batch=1))
+    if one_bytes is None:
+        return _no_batch("a smaller batch does not help: none can be built")
+    if one_bytes > (search.budget.memory_bytes or 0):
+        needs = f"one sample at a time needs {show_bytes_up(one_bytes)}"
+        return replace(_no_batch(f"a smaller batch does not help: {needs}"), memory_bytes=one_bytes)
     divisors = [size for size in range(1, asked.batch) if asked.batch % size == 0]
     summed = [replace(asked, batch=size, accumulate=asked.accumulate * asked.batch // size) for size in divisors]
     found = _largest_that_fits(search, summed)
@@ -153,16 +163,14 @@ def _smaller_batch(search: _Search) -> WayOut:
         text = f"a smaller batch: {found.batch} at a time fit, the gradients of {count} batches summed up"
         flags = f"train.batch={found.batch} train.accumulate={found.accumulate}"
         return WayOut(kind="batch", text=text, flags=flags, memory_bytes=None)
-    found = _largest_that_fits(search, [replace(asked, batch=size) for size in range(1, asked.batch)])
-    if found is not None:
-        text = f"a smaller batch: {found.batch} of {asked.batch} fit, with an update after each"
-        return WayOut(kind="batch", text=text, flags=f"train.batch={found.batch}", memory_bytes=None)
-    if search.is_over:
-        text = "a smaller batch: none was found to fit in the time there was"
-        return WayOut(kind="batch", text=text, flags="", memory_bytes=None)
-    one_bytes = search.smallest_bytes(replace(asked, batch=1))
-    needs = f"one sample at a time needs {show_bytes_up(one_bytes)}" if one_bytes is not None else "none can be built"
-    return WayOut(kind="batch", text=f"a smaller batch does not help: {needs}", flags="", memory_bytes=one_bytes)
+    found = _largest_that_fits(search, [replace(asked, batch=size) for size in range(2, asked.batch)])
+    batch = found.batch if found is not None else 1
+    text = f"a smaller batch: {batch} of {asked.batch} fit, with an update after each"
+    return WayOut(kind="batch", text=text, flags=f"train.batch={batch}", memory_bytes=None)
+
+
+def _no_batch(text: str) -> WayOut:
+    return WayOut(kind="batch", text=text, flags="", memory_bytes=None)
 
 
 def _largest_that_fits(search: _Search, variants: Sequence[Variant]) -> Variant | None:

@@ -27,6 +27,10 @@ class JobRecord:
     memory_bytes: int | None = None
     deadline_s: float | None = None
     energy_j: float | None = None
+    written_bytes: int | None = None
+    energy_share: float | None = None  # None: time is minimised
+    mip_solver: str | None = None
+    nodes: int | None = None
     co2_g_per_kwh: float | None = None  # None: the world's average
     threads: int | None = None
     adapt: bool = False

@@ -28,7 +28,7 @@ def numbers_of(value: object, prefix: str = "") -> set[str]:
         item = getattr(value, field.name)
         if isinstance(item, Codegen | Storage):
             found |= numbers_of(item, f"{field.name}.")
-        elif isinstance(item, int | float):
+        elif isinstance(item, int | float) and not isinstance(item, bool):
             found.add(prefix + field.name)
     return found
 

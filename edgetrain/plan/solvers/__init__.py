@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from edgetrain.plan.schedule import Step
 from edgetrain.plan.solvers.answer import Answer
 from edgetrain.plan.solvers.decided import (
     answer_capuchin,
@@ -13,7 +14,7 @@ from edgetrain.plan.solvers.decided import (
     sqrt_n_floor,
     swap_all_floor,
 )
-from edgetrain.plan.solvers.greedy import answer_greedy, smallest_feasible
+from edgetrain.plan.solvers.greedy import answer_greedy, answer_hurriedly, smallest_feasible, various_schedules
 from edgetrain.plan.solvers.milp import answer_checkmate, answer_milp
 from edgetrain.plan.solvers.poet import answer_poet
 from edgetrain.plan.solvers.question import Question
@@ -50,10 +51,28 @@ FLOORS: Mapping[str, Floor] = {
 # Who answers instead where a question is asked many times, as in the search for the smallest budget. What a stand-in
 # can hold, its principal can hold.
 STAND_INS: Mapping[str, Solver] = {
-    "milp": answer_greedy,
-    "checkmate": lambda question: answer_greedy(question.without_paging()),
-    "poet": answer_greedy,
+    "milp": answer_hurriedly,
+    "checkmate": lambda question: answer_hurriedly(question.without_paging()),
+    "poet": answer_hurriedly,
 }
 
 # Solvers that can leave parameters and optimizer state in storage; the others are baselines, run as published.
 STORING_SOLVERS = frozenset({"greedy", "milp"})
+
+
+def sketches(solver: str, question: Question) -> Iterator[tuple[Step, ...]]:
+    """Schedules inside the question's limit, as the solver or its stand-in comes by them: at least one, if it has any.
+
+    For those who want to know what can be held, not what is cheapest.
+    """
+    if solver == "checkmate":
+        question = question.without_paging()
+    if question.limit_bytes is not None and solver in _QUICK:
+        yield from various_schedules(question.problem, question.limit_bytes)
+        return
+    steps = SOLVERS[solver](question).steps
+    if steps is not None:
+        yield steps
+
+
+_QUICK = frozenset({"greedy", *STAND_INS})

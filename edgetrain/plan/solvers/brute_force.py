@@ -82,22 +82,25 @@ class _Search:
     limit_bytes: int
 
     def shortest_path(self) -> tuple[float, tuple[Step, ...]] | None:
+        """Dijkstra's, with what the ops that never ran still cost added to the order: each runs at least once."""
+        count = len(self.problem.op_names)
+        ahead = [sum(self.op_costs[position:]) for position in range(count + 1)]
         stored = sum(1 << tensor for tensor in self.pageable if self.problem.is_stored(tensor))
         start: _State = (0, 0, stored)
         came_from: dict[_State, tuple[_State, Step]] = {}
         cost_to: dict[_State, float] = {start: 0.0}
-        queue: list[tuple[float, _State]] = [(0.0, start)]
+        queue: list[tuple[float, float, _State]] = [(ahead[0], 0.0, start)]
         while queue:
-            cost, state = heapq.heappop(queue)
+            _, cost, state = heapq.heappop(queue)
             if cost > cost_to[state]:
                 continue
-            if state[0] == len(self.problem.op_names) and not stored & ~state[2]:
+            if state[0] == count and not stored & ~state[2]:
                 return cost, _path(came_from, state)
             for step, price, reached in self._moves(state):
                 if cost + price < cost_to.get(reached, float("inf")):
                     cost_to[reached] = cost + price
                     came_from[reached] = (state, step)
-                    heapq.heappush(queue, (cost + price, reached))
+                    heapq.heappush(queue, (cost + price + ahead[reached[0]], cost + price, reached))
         return None
 
     def _moves(self, state: _State) -> Iterator[tuple[Step, float, _State]]:

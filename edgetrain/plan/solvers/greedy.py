@@ -6,13 +6,14 @@ one clever search. Storage is used only where it is cheaper than recomputing, or
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import product
 
 from edgetrain.plan.schedule import Step
 from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.evict import Policy, run_inside
-from edgetrain.plan.solvers.problem import Problem, busy_seconds, largest_op_bytes, priced_in_joules
+from edgetrain.plan.solvers.problem import ENERGY, TIME, Problem, busy_seconds, largest_op_bytes, priced, unpaged
 from edgetrain.plan.solvers.question import Question
 from edgetrain.plan.solvers.refine import refine
 
@@ -65,20 +66,51 @@ def _grid(*, pages: bool) -> Iterator[tuple[float, Policy]]:
 
 
 def answer_greedy(question: Question) -> Answer:
-    """Keep-all if it fits, else the cheapest schedule that some policy finds inside the limit."""
+    """Keep-all if it fits, else the cheapest schedule that some policy finds inside the limit.
+
+    One that breaks the limits on time, energy or wear is the answer only where all do: it says by how much. No clock
+    is looked at: the same question always has the same answer.
+    """
+    return _cheapest(question, until_s=float("inf"))
+
+
+def answer_hurriedly(question: Question) -> Answer:
+    """`answer_greedy` that takes the best it has when the question's time is over."""
+    return _cheapest(question, until_s=time.monotonic() + question.options.time_limit_s)
+
+
+def _cheapest(question: Question, *, until_s: float) -> Answer:
     kept = question.answer_everything()
     if kept is not None or question.limit_bytes is None:
         return kept or NO_ANSWER
-    in_joules = question.options.objective == "joules"
-    problem = priced_in_joules(question.problem) if in_joules else question.problem
     best: tuple[Step, ...] | None = None
-    best_cost = (float("inf"), float("inf"))
-    for steps in quick_schedules(problem, question.limit_bytes):
+    best_rank = (True, float("inf"), float("inf"), float("inf"))
+    for steps in quick_answers(question, question.limit_bytes, until_s=until_s):
         found = question.replayed(steps)
-        cost = (found.joules, found.seconds) if in_joules else (found.seconds, found.joules)
-        if cost < best_cost:
-            best, best_cost = steps, cost
-    return NO_ANSWER if best is None else Answer(steps=best, cost=best_cost[0])
+        rank = (not question.holds(found), question.cost_of(found), found.seconds, found.joules)
+        if rank < best_rank:
+            best, best_rank = steps, rank
+    return NO_ANSWER if best is None else Answer(steps=best, cost=best_rank[1])
+
+
+def quick_answers(question: Question, limit_bytes: int, *, until_s: float = float("inf")) -> Iterator[tuple[Step, ...]]:
+    """The quick schedules for what is minimised; and for what is limited, where the cheapest may break that.
+
+    For each of these at least one, if there is any; no more of them when `until_s` of `time.monotonic` is over.
+    """
+    problem, options, weights = question.problem, question.options, question.weights
+    problems = [priced(problem, weights)]
+    if options.deadline_s is not None and weights != TIME:
+        problems.append(problem)
+    if options.energy_j is not None and weights != ENERGY:
+        problems.append(priced(problem, ENERGY))
+    if options.written_bytes is not None and problem.transfers is not None:
+        problems.append(priced(unpaged(problem), weights))
+    for candidate in problems:
+        for steps in quick_schedules(candidate, limit_bytes):
+            yield steps
+            if time.monotonic() > until_s:
+                break
 
 
 def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
@@ -93,6 +125,15 @@ def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, 
         steps = refine(problem, raw, limit_bytes)
         cheapest_s = min(cheapest_s, busy_seconds(problem, steps))
         yield steps
+
+
+def various_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
+    """The refined schedules of all policies that hold the limit, whatever they cost; paging or not in turns."""
+    policies = _policies(pages=problem.transfers is not None)
+    for policy in sorted(policies, key=lambda policy: policies.index(policy) % len(_POWERS)):
+        raw = run_inside(problem, limit_bytes, policy)
+        if raw is not None:
+            yield refine(problem, raw, limit_bytes)
 
 
 def smallest_feasible(question: Question) -> int:

@@ -8,13 +8,12 @@ for it).
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 
 from edgetrain.plan.schedule import Step
 from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
-from edgetrain.plan.solvers.greedy import quick_schedules
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.problem import Problem, priced_in_joules
+from edgetrain.plan.solvers.greedy import quick_answers
 from edgetrain.plan.solvers.question import Question
 from edgetrain.plan.solvers.search import Price, SearchOptions, search
 from edgetrain.plan.solvers.windowed_model import Aim
@@ -24,6 +23,9 @@ log = logging.getLogger(__name__)
 # The share of a DMA lane's transfer time that is believed to delay the ops. The replay says what it really is; this
 # only keeps the program from paging as if all of it were hidden.
 _STALL_SHARE = 0.3
+# Of the time, and at least, for the quick schedules that the search begins with: it is then no worse than `greedy`.
+_QUICK_SHARE = 0.3
+_LEAST_QUICK_S = 5.0
 
 
 def answer_milp(question: Question, *, search_options: SearchOptions | None = None) -> Answer:
@@ -34,14 +36,14 @@ def answer_milp(question: Question, *, search_options: SearchOptions | None = No
         return Answer(steps=question.everything, cost=kept, bound=kept)
     if question.limit_bytes is None:  # keep-all is the cheapest there is, and breaks a deadline or an energy budget
         return replace(NO_ANSWER, is_infeasible=True)
-    options, problem = question.options, question.problem
-    priced = priced_in_joules(problem) if options.objective == "joules" else problem
+    options = search_options or _search_options(question)
+    quick_s = float("inf") if options.nodes is not None else max(_LEAST_QUICK_S, _QUICK_SHARE * options.time_limit_s)
     answer = search(
-        problem,
-        _aim(question.limit_bytes, problem, options),
+        question.problem,
+        _aim(question, question.limit_bytes),
         price,
-        known=quick_schedules(priced, question.limit_bytes),
-        options=search_options or _search_options(question),
+        known=quick_answers(question, question.limit_bytes, until_s=time.monotonic() + quick_s),
+        options=options,
     )
     if answer.gap is not None:
         log.info("`%s` is at most %.2g %% from the best plan of its window", question.function, 100 * answer.gap)
@@ -57,32 +59,35 @@ def _search_options(question: Question) -> SearchOptions:
     def told(done_s: float, limit_s: float) -> None:
         question.progress(f"planning {question.function}", round(min(done_s, limit_s)), round(limit_s))
 
-    return SearchOptions(time_limit_s=question.options.time_limit_s, nodes=question.options.nodes, told=told)
+    options = question.options
+    return SearchOptions(
+        time_limit_s=options.time_limit_s, nodes=options.nodes, open_solver=options.open_solver, told=told
+    )
 
 
-def _aim(limit_bytes: int, problem: Problem, options: SolverOptions) -> Aim:
-    aim = Aim(
+def _aim(question: Question, limit_bytes: int) -> Aim:
+    options, weights, storage = question.options, question.weights, question.storage
+    overlaps = storage is None or storage.overlaps
+    stalls = storage is not None and overlaps and weights.per_second > 0
+    return Aim(
         limit_bytes=limit_bytes,
-        seconds_weight=1.0 if options.objective == "seconds" else 0.0,
-        joules_weight=1.0 if options.objective == "joules" else 0.0,
-        lanes="dma",
+        seconds_weight=weights.per_second,
+        joules_weight=weights.per_joule,
+        lanes="dma" if overlaps else "synchronous",
+        stall_share=_STALL_SHARE if stalls else 0.0,
         deadline_s=options.deadline_s,
         energy_j=options.energy_j,
+        written_bytes=options.written_bytes,
     )
-    return aim if problem.transfers is None or options.objective == "joules" else replace(aim, stall_share=_STALL_SHARE)
 
 
 def _price(question: Question) -> Price:
-    options, limit_bytes = question.options, question.limit_bytes
+    limit_bytes = question.limit_bytes
 
     def price(steps: tuple[Step, ...]) -> float | None:
         found = question.replayed(steps)
         if limit_bytes is not None and found.temporary_peak_bytes > limit_bytes:
             return None
-        if options.deadline_s is not None and found.seconds > options.deadline_s:
-            return None
-        if options.energy_j is not None and found.joules > options.energy_j:
-            return None
-        return found.seconds if options.objective == "seconds" else found.joules
+        return question.cost_of(found) if question.holds(found) else None
 
     return price

@@ -1,4 +1,4 @@
-"""The solvers behind PuLP: HiGHS in this process, CBC as a program, and what they answer in our words.
+"""The solvers behind PuLP: HiGHS in this process, CBC or another as a program, and what they answer in our words.
 
 PuLP's `status` says optimal for any time limit; only `sol_status` tells a solution from none. HiGHS is therefore read
 directly, which also gives its bound, a warm start, and new bounds without building the program again.
@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import highspy
 import pulp
+
+from edgetrain.errors import UsageError
 
 _THREADS = 1  # more threads find other solutions on every run
 _SEED = 0
@@ -184,7 +186,36 @@ def _cbc(effort: Effort, is_mip: bool) -> Any:
     )
 
 
-OPEN_SOLVERS: Mapping[str, Callable[[Any], Session]] = {
+_SESSIONS: Mapping[str, Callable[[Any], Session]] = {
     "highs": HighsSession,
     "cbc": lambda program: PulpSession(program, _cbc),
 }
+
+
+def open_session(name: str, program: Any) -> Session:
+    """The program in the solver of that name: `highs`, `cbc`, or as PuLP spells it. Raises as `require_open_solver`."""
+    require_open_solver(name)
+    if name in _SESSIONS:
+        return _SESSIONS[name](program)
+
+    def make(effort: Effort, is_mip: bool) -> Any:
+        # Only what every solver of PuLP understands: nodes, gap and a start are left to its own defaults.
+        return pulp.getSolver(name, mip=is_mip, msg=False, timeLimit=max(1, round(effort.seconds)))
+
+    return PulpSession(program, make)
+
+
+def require_open_solver(name: str) -> None:
+    """Raises `UsageError` for a solver that is not known, or not installed."""
+    if name in _SESSIONS:
+        return
+    known = (*_SESSIONS, *dict.fromkeys(pulp.listSolvers()))
+    if name not in known:
+        raise UsageError(f"there is no MIP solver `{name}`", fix=f"choose one of {', '.join(known)}")
+    installed = pulp.listSolvers(onlyAvailable=True)
+    if name not in installed:
+        raise UsageError(
+            f"the MIP solver `{name}` is not installed",
+            why=f"PuLP finds {', '.join(installed)}",
+            fix=f"install it, or choose one of {', '.join((*_SESSIONS, *installed))}",
+        )

@@ -112,12 +112,45 @@ def _transfers(tensors: Sequence[Tensor], storage: StorageCost) -> Transfers:
     )
 
 
-def priced_in_joules(problem: Problem) -> Problem:
-    """The same problem with joules where seconds are, so that what saves seconds saves energy."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What is minimised: so much for each second, and so much for each joule."""
+
+    per_second: float
+    per_joule: float
+
+    def cost(self, seconds: float, joules: float) -> float:
+        return self.per_second * seconds + self.per_joule * joules
+
+
+TIME = Weights(per_second=1.0, per_joule=0.0)
+ENERGY = Weights(per_second=0.0, per_joule=1.0)
+
+
+def priced(problem: Problem, weights: Weights) -> Problem:
+    """The same problem with what is minimised where seconds are: what saves seconds in it saves that."""
+    if weights == TIME:
+        return problem
+
+    def mixed(seconds: Sequence[float], joules: Sequence[float]) -> tuple[float, ...]:
+        return tuple(weights.cost(s, j) for s, j in zip(seconds, joules, strict=True))
+
     transfers = problem.transfers
     if transfers is not None:
-        transfers = replace(transfers, read_seconds=transfers.read_joules, write_seconds=transfers.write_joules)
-    return replace(problem, seconds=problem.joules, transfers=transfers)
+        transfers = replace(
+            transfers,
+            read_seconds=mixed(transfers.read_seconds, transfers.read_joules),
+            write_seconds=mixed(transfers.write_seconds, transfers.write_joules),
+        )
+    return replace(problem, seconds=mixed(problem.seconds, problem.joules), transfers=transfers)
+
+
+def unpaged(problem: Problem) -> Problem:
+    """The same problem, paging only what is stored."""
+    if problem.transfers is None:
+        return problem
+    nothing = (False,) * len(problem.tensor_names)
+    return replace(problem, transfers=replace(problem.transfers, is_worthwhile=nothing))
 
 
 def producers_and_uses(

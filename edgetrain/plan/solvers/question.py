@@ -12,7 +12,7 @@ from edgetrain.plan.schedule import Replay, Step, replay
 from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
 from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.options import Progress, SolverOptions, silent
-from edgetrain.plan.solvers.problem import Problem, make_problem
+from edgetrain.plan.solvers.problem import ENERGY, TIME, Problem, Weights, make_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +50,41 @@ class Question:
     def fits(self, steps: tuple[Step, ...]) -> bool:
         return self.limit_bytes is None or self.peak_bytes(steps) <= self.limit_bytes
 
+    @cached_property
+    def weights(self) -> Weights:
+        """What the options' `energy_share` means for this function."""
+        share = self.options.energy_share
+        if share in (0.0, 1.0):
+            return ENERGY if share else TIME
+        seconds, joules = self._least
+        return Weights(per_second=(1 - share) / (seconds or 1.0), per_joule=share / (joules or 1.0))
+
+    def cost_of(self, found: Replay) -> float:
+        """What is to be minimised, of a schedule that was replayed."""
+        return self.weights.cost(found.seconds, found.joules)
+
+    def holds(self, found: Replay) -> bool:
+        """Whether a schedule keeps the limits on time, energy and what is written; memory is another question."""
+        options = self.options
+        limits = (
+            (found.seconds, options.deadline_s),
+            (found.joules, options.energy_j),
+            (found.paged_out_bytes, options.written_bytes),
+        )
+        return all(limit is None or value <= limit for value, limit in limits)
+
     def cost(self, steps: tuple[Step, ...]) -> float:
-        """Seconds or joules of a schedule, whichever is to be minimised."""
-        found = self.replayed(steps)
-        return found.seconds if self.options.objective == "seconds" else found.joules
+        return self.cost_of(self.replayed(steps))
 
     @property
     def least_cost(self) -> float:
         """A bound that needs no solver: every op runs once."""
-        costs = (self.costs[op.name] for op in self.graph.functions[self.function])
-        return sum(c.seconds if self.options.objective == "seconds" else c.joules for c in costs)
+        return self.weights.cost(*self._least)
+
+    @property
+    def _least(self) -> tuple[float, float]:
+        costs = [self.costs[op.name] for op in self.graph.functions[self.function]]
+        return sum(c.seconds for c in costs), sum(c.joules for c in costs)
 
     def without_paging(self) -> Question:
         """The same question on a device without storage."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from edgetrain.plan.schedule import PageIn, Step
 from edgetrain.plan.solvers.answer import Answer
 from edgetrain.plan.solvers.neighbourhood import fixed_outside, sweep
-from edgetrain.plan.solvers.open_solvers import OPEN_SOLVERS, Effort, Outcome, Session, Status
+from edgetrain.plan.solvers.open_solvers import Effort, Outcome, Session, Status, open_session
 from edgetrain.plan.solvers.problem import Problem, largest_op_bytes
 from edgetrain.plan.solvers.refine import refine
 from edgetrain.plan.solvers.timeline import Slot, full_timeline, windowed_timeline
@@ -123,7 +123,7 @@ class _Search:
         if self.best is not None and self.left_s < _MIN_TIME_S:
             return Status.FEASIBLE  # what was known took all the time: to build the program alone would take more
         model = build_model(self.problem, timeline, self.aim, pages=pages)
-        session = OPEN_SOLVERS[self.options.open_solver](model.program)
+        session = open_session(self.options.open_solver, model.program)
         relaxed = session.relax(Effort(seconds=max(self.left_s, 1.0)))
         if relaxed.status is Status.INFEASIBLE:
             return relaxed.status
@@ -153,7 +153,7 @@ class _Search:
                 start = self._start(model)
                 if start is None:
                     return
-                effort = self._effort(min(_NEIGHBOURHOOD_S, self.left_s))
+                effort = self._effort(self.left_s if self.options.nodes else min(_NEIGHBOURHOOD_S, self.left_s))
                 outcome = session.solve(effort, fixed=fixed_outside(start, free), start=start)
                 improved |= self._take(model, outcome)
             if not improved:
@@ -172,7 +172,7 @@ class _Search:
         """The relaxation's bound; where the program is pessimistic about transfers, that of an optimistic one."""
         if self.aim.stall_share:
             model = build_model(self.problem, timeline, replace(self.aim, stall_share=0.0))
-            session = OPEN_SOLVERS[self.options.open_solver](model.program)
+            session = open_session(self.options.open_solver, model.program)
             relaxed = session.relax(Effort(seconds=max(self.left_s, 1.0)))
         self._raise_bound(model, relaxed)
 

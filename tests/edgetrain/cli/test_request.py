@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from edgetrain.cli.console import Console
-from edgetrain.cli.request import job_of, recipe_of, split_words
+from edgetrain.cli.fit import record_of
+from edgetrain.cli.request import energy_share, job_of, recipe_of, split_words
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.recipes import Recipe, load_recipe
@@ -102,9 +103,37 @@ def test_a_flag_goes_before_what_is_stored() -> None:
     assert (job.target.name, job.budget.memory_bytes, job.solver) == ("host", 7, "keep-all")
 
 
+def test_what_planning_is_asked_for_is_kept_for_the_next_time() -> None:
+    flags = job_flags(minimize=1.0, wear=Bytes(4096), nodes=7, mip_solver="cbc")
+    job = job_of(flags, load_recipe("digits"), Console(quiet=True))
+    assert (job.planning.energy_share, job.planning.nodes, job.planning.open_solver) == (1.0, 7, "cbc")
+    assert job.planning.time_limit_s > 3600, "the clock must not end a search that counts nodes"
+    resumed = job_of(job_flags(), load_recipe("digits"), Console(quiet=True), stored=record_of(job, target="host"))
+    assert (resumed.planning, resumed.budget) == (job.planning, job.budget)
+
+
+def test_planning_is_for_time_and_takes_30_s_where_nothing_is_said() -> None:
+    planning = job_of(job_flags(), load_recipe("digits"), Console(quiet=True)).planning
+    assert (planning.energy_share, planning.time_limit_s, planning.nodes, planning.open_solver) == (
+        *(0.0, 30.0),
+        *(None, "highs"),
+    )
+
+
+@pytest.mark.parametrize(("text", "share"), [("time", 0.0), ("energy", 1.0), ("0.3", 0.3), ("0", 0.0), ("1", 1.0)])
+def test_what_is_minimised_is_time_energy_or_a_mix(text: str, share: float) -> None:
+    assert energy_share(text) == share
+
+
+@pytest.mark.parametrize("text", ["", "joules", "-0.1", "1.5", "nan"])
+def test_nothing_else_can_be_minimised(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be minimised"):
+        energy_share(text)
+
+
 def test_limits_are_echoed(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = job_flags(budget=Bytes(2 * 10**9), deadline=0.05, energy=1.0)
+    flags = job_flags(budget=Bytes(2 * 10**9), deadline=0.05, energy=1.0, wear=Bytes(10**6))
     job_of(flags, load_recipe("digits"), Console())
     assert capsys.readouterr().err == (
-        "digits on host, budget 2GB (1.863GiB), deadline 50.0 ms a step, energy 1 J a step\n"
+        "digits on host, budget 2GB (1.863GiB), deadline 50.0 ms a step, energy 1 J a step, 1MB written a step\n"
     )

@@ -9,7 +9,14 @@ import pytest
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.ir import Phase, Role, TrainGraph
-from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
+from edgetrain.plan.planner import (
+    CostsByFunction,
+    is_plannable,
+    least_bytes,
+    make_plan,
+    smallest_budget,
+    try_plan,
+)
 from edgetrain.plan.schedule import Budget, Plan, replay
 from edgetrain.plan.solvers import SOLVERS
 from edgetrain.plan.solvers.options import SolverOptions
@@ -190,7 +197,7 @@ def test_the_objective_of_an_exact_plan_never_rises_with_the_budget(seed: int, s
     """Joules, for which the program is exact; as the solver counts, before packing, which may break a tie."""
     graph = random_graph(seed, forward_ops=5, unit_bytes=1024)
     costs = random_costs(graph, seed)
-    free = asked(graph, "step", None, costs, storage, options=SolverOptions(objective="joules"))
+    free = asked(graph, "step", None, costs, storage, options=SolverOptions(energy_share=1.0))
     full = free.peak_bytes(free.everything)
     found = [SOLVERS["milp"](replace(free, limit_bytes=full * share // 20)).cost for share in range(8, 21)]
     joules = [float("inf") if cost is None else cost for cost in found]
@@ -222,3 +229,40 @@ def test_a_long_search_tells_how_long_it_has_searched() -> None:
     make_plan(graph, tight, costs, solver="milp", options=options, progress=lambda *news: told.append(news))
     assert {stage for stage, _, _ in told} == {"planning step"}
     assert all(0 <= done <= total <= 20 for _, done, total in told)
+
+
+@pytest.mark.parametrize("solver", ["greedy", "milp"])
+def test_an_energy_budget_that_the_fastest_plan_breaks_is_kept_by_another(solver: str) -> None:
+    graph = random_graph(3, forward_ops=8, unit_bytes=4096)
+    costs = {"step": random_costs(graph, 3)}
+    kept = make_plan(graph, Budget(), costs)
+    memory = Bytes(kept.persistent_bytes + (kept.peak_bytes - kept.persistent_bytes) * 7 // 10)
+    fastest = make_plan(graph, Budget(memory_bytes=memory), costs, solver=solver, storage=STORAGE)
+    frugal_options = SolverOptions(energy_share=1.0)
+    frugal = make_plan(
+        graph, Budget(memory_bytes=memory), costs, solver=solver, storage=STORAGE, options=frugal_options
+    )
+    assert frugal.joules < fastest.joules
+    limit = Joules((frugal.joules + fastest.joules) / 2)
+    plan = make_plan(graph, Budget(memory_bytes=memory, energy_j=limit), costs, solver=solver, storage=STORAGE)
+    assert plan.joules <= limit
+    assert plan.seconds >= fastest.seconds - 1e-9
+
+
+def test_wear_that_no_plan_keeps_is_named_with_what_would_be_written() -> None:
+    graph = chain(8, nbytes=8192)
+    costs = {"step": unit_costs(graph)}
+    full = make_plan(graph, Budget(), costs)
+    budget = Budget(memory_bytes=Bytes(full.peak_bytes - 16384), written_bytes=Bytes(100))
+    with pytest.raises(PlanInfeasibleError, match=r"one step writes \S+ to storage, the limit is 100B"):
+        make_plan(graph, budget, costs, solver="swap-all", storage=STORAGE)
+    assert make_plan(graph, budget, costs, storage=STORAGE).written_bytes == 0
+
+
+def test_the_smallest_budget_is_plannable_and_less_than_the_solvers_floor_is_not() -> None:
+    graph = with_evaluate(random_graph(2, forward_ops=20))
+    costs = costs_of(graph)
+    least = smallest_budget(graph, costs)
+    assert is_plannable(graph, least, costs)
+    assert make_plan(graph, Budget(memory_bytes=least), costs).peak_bytes <= least
+    assert not is_plannable(graph, least_bytes(graph, costs) - 64, costs)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from edgetrain.cost.analytic import OpCost, StorageCost
@@ -158,3 +160,13 @@ def test_costs_are_looked_up_by_op() -> None:
     costs = unit_costs(graph) | {"g": OpCost(seconds=Seconds(10.0), joules=Joules(20.0))}
     found = replay(graph, "step", (F, G, H, U, LATE), costs)
     assert (found.seconds, found.joules) == (14.0, 24.0)
+
+
+def test_storage_that_does_not_overlap_makes_every_op_wait() -> None:
+    graph = small_graph()
+    steps = (F, PageOut("a"), G, Free("a"), H, Free("b"), PageIn("a"), U, LATE)
+    beside = replay(graph, "step", steps, unit_costs(graph), STORAGE)
+    waiting = replay(graph, "step", steps, unit_costs(graph), replace(STORAGE, overlaps=False))
+    assert waiting.seconds == 5.0 + 4.0 + 2.0
+    assert beside.seconds < waiting.seconds
+    assert (beside.joules, beside.memory_timeline) == (waiting.joules, waiting.memory_timeline)

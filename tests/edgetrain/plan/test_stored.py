@@ -117,7 +117,7 @@ def test_the_exact_solver_is_as_frugal_as_brute_force_with_stored_tensors(seed: 
     graph = heavy(random_graph(seed, forward_ops=2, unit_bytes=PAGE, max_units=2), pages=1 + seed % 2)
     costs = random_costs(graph, seed)
     stored = storable(graph)
-    free = asked(graph, "step", None, costs, STORAGE, stored=stored, options=SolverOptions(objective="joules"))
+    free = asked(graph, "step", None, costs, STORAGE, stored=stored, options=SolverOptions(energy_share=1.0))
     full = free.peak_bytes(free.everything)
     for limit in (full, full - PAGE, full - 2 * PAGE):
         question = replace(free, limit_bytes=limit)

@@ -143,6 +143,33 @@ def test_when_the_time_is_up_nothing_more_is_built() -> None:
     assert [way.flags for way in found] == ["--budget 60kB", "", ""]
 
 
+def test_it_tells_what_it_tries_and_stops_where_the_least_does_not_fit() -> None:
+    built: list[Variant] = []
+    told: list[str] = []
+
+    def build(variant: Variant) -> tuple[TrainGraph, CostsByFunction]:
+        built.append(variant)
+        return step(variant)
+
+    find_ways_out(
+        ASKED,
+        Budget(memory_bytes=Bytes(3_000)),
+        60_000,
+        build,
+        device="board",
+        device_bytes=GB,
+        clock=lambda: 0.0,
+        progress=lambda stage, done, total: told.append(stage),
+    )
+    assert [(v.batch, v.update_mode) for v in built] == [(1, "full"), (12, "lora"), (12, "bias"), (12, "head")]
+    assert told == [
+        "trying train.batch=1",
+        "trying update.mode=lora",
+        "trying update.mode=bias",
+        "trying update.mode=head",
+    ]
+
+
 def test_the_error_ends_each_line_with_what_to_add_and_has_the_same_as_data() -> None:
     found = ways(55_000)
     error = PlanInfeasibleError("nothing fits").with_ways_out(found)
