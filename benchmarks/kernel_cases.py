@@ -140,7 +140,7 @@ def _torch_backward(c: Convolution, mask: list[bool], dy: Any, x: Any, w: Any) -
     return torch.ops.aten.convolution_backward(dy, x, w, None, strides, pads, [1, 1], False, [0, 0], c.groups, mask)
 
 
-def _convolution_cases(family: str, c: Convolution) -> Iterator[Case]:
+def convolution_cases(family: str, c: Convolution) -> Iterator[Case]:
     x, w, y = c.data_shape, c.weight_shape, c.output_shape
 
     def case(kernel: str, inputs: tuple[Any, ...], output: Any, compute: Callable[..., Any], peer: Any) -> Case:
@@ -207,6 +207,6 @@ def product_cases(rows: int, columns: int, depth: int) -> Iterator[Case]:
 def all_cases() -> list[Case]:
     return [
         *(case for sizes in PRODUCTS for case in product_cases(*sizes)),
-        *(case for c in CONVOLUTIONS for case in _convolution_cases("convolution", c)),
-        *(case for c in DEPTHWISE for case in _convolution_cases("depthwise", c)),
+        *(case for c in CONVOLUTIONS for case in convolution_cases("convolution", c)),
+        *(case for c in DEPTHWISE for case in convolution_cases("depthwise", c)),
     ]

@@ -102,7 +102,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Medians of `n` runs of the schedule and of the default, taken in turns on one machine."""
+    """The quickest of `n` runs of the schedule and of the default, in turns on one machine: other work only adds."""
 
     seconds: float
     default_seconds: float
