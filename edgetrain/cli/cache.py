@@ -103,7 +103,7 @@ VERB = Verb(
     summary="look at, clean up and share the schedules that were found for kernels",
     description=(
         "Schedules are looked for in three levels: yours, those of the teams that you pulled from, and those that came "
-        "with edgetrain. None is believed: each is compiled apart, checked and raced before its first use.\n\n"
+        "with edgetrain. An entry holds numbers and names that are checked when it is read, and nothing that runs.\n\n"
         "`ls [WORD]` lists them, `show ID` shows one, `stats` counts, `verify` checks every entry, `gc` cleans up "
         "yours. `export FILE` and `import FILE` go through a file of JSON lines; `export -` prints them. `push URL` "
         "gives yours to a remote. `pull URL` takes from one and remembers it; `pull` alone asks all that are "

@@ -210,7 +210,7 @@ def details(found: Found) -> str:
         *(
             (
                 "measured",
-                f"{show_seconds(m.seconds)} against {show_seconds(m.default_seconds)}, median of {m.n}, {m.when}, "
+                f"{show_seconds(m.seconds)} against {show_seconds(m.default_seconds)}, {m.n} runs each, {m.when}, "
                 f"machine {m.machine}",
             )
             for m in entry.measurements

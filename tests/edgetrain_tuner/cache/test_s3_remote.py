@@ -81,6 +81,11 @@ def test_credentials_for_a_while_carry_their_token(server: fake_s3.FakeS3) -> No
     assert open_remote(server.url, access).get(entry().id) == entry()
 
 
+def test_a_session_token_is_not_sent_in_the_clear_to_another_machine() -> None:
+    with pytest.raises(AddressError, match="https"):
+        open_remote("s3+http://store.example.org/bucket", Access(key_id="k", secret_key="s", session_token="t"))
+
+
 def test_without_credentials_nothing_is_asked(server: fake_s3.FakeS3) -> None:
     with pytest.raises(AddressError, match="AWS_SECRET_ACCESS_KEY"):
         open_remote(server.url, Access(key_id="only half"))

@@ -209,6 +209,7 @@ def test_a_database_with_a_broken_page_is_set_aside_in_use_and_what_is_readable_
         stream.write(b"\xee" * 3 * 4096)
     with Store.open(path) as store:
         list(store)
+        assert 0 < len(store) < 200
         store.put_all(entry(number) for number in range(200))
         assert len(list(store)) == 200
         assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone()[0] == "ok"

@@ -33,8 +33,8 @@ FORMAT = "edgetrain.schedule/1"
 MOST_BYTES = 4096
 MOST_MEASUREMENTS = 16
 ISAS = ("x86-64", "aarch64", "arm", "riscv64")
-# From the least to the most hopeful. A merge keeps the most hopeful: every schedule is checked and raced before it is
-# used, so that hope costs a few trials, while one machine's failure would hide a schedule from all others.
+# From the least to the most hopeful. A merge keeps the most hopeful: hope costs whoever tunes a trial, while one
+# machine's failure would hide a schedule from all others.
 OUTCOMES = ("failed", "slower", "faster")
 
 # Room for what is not in the id, in its longest form, so that no merge can make an entry too long. What is left over

@@ -43,9 +43,9 @@ def pull(remote: Remote, store: Store, *, trust: Trust, progress: Progress = lam
     classes: set[str] = set()
     refused: list[Refused] = []
     count = total = 0
+    seen = store.seen()
     while True:
         page = remote.changes(cursor)
-        seen = store.seen()
         fresh = [listed for listed in page.listed if seen.get(listed.id) != listed.tag]
         total += len(fresh)
         if total > MOST_ENTRIES:
@@ -54,7 +54,9 @@ def pull(remote: Remote, store: Store, *, trust: Trust, progress: Progress = lam
             part = fresh[start : start + _SAVED_EVERY]
             good = list(_fetched(remote, part, trust, refused))
             store.put_all(entry for _, entry in good)
-            store.set_seen([(listed.id, listed.tag) for listed, _ in good])
+            fetched = {listed.id: listed.tag for listed, _ in good}
+            store.set_seen(list(fetched.items()))
+            seen |= fetched
             classes |= {entry.workload.class_ for _, entry in good}
             count += len(good)
             progress(count + len(refused), total)

@@ -15,7 +15,7 @@ from edgetrain_tuner.cache.remotes.remote import Access, Remote
 from edgetrain_tuner.cache.remotes.s3 import S3Remote
 
 _SCHEME = re.compile(r"([a-z0-9+]+)://")
-_SHELL_GIT = re.compile(r"[\w.-]+@[\w.-]+:[\w./~-]+")  # git@host:team/schedules.git
+_SHELL_GIT = re.compile(r"\w[\w.-]*@\w[\w.-]*:[\w./~-]+")  # git@host:team/schedules.git
 
 
 def normal_address(words: str) -> str:

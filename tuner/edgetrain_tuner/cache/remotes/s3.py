@@ -39,7 +39,7 @@ class S3Remote:
             raise AddressError(
                 f"`s3+{url}` needs credentials", why="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set"
             )
-        parts = urlsplit(checked_url(url, secret=""))
+        parts = urlsplit(checked_url(url, secret=access.session_token))
         bucket, _, prefix = unquote(parts.path).strip("/").partition("/")
         if not bucket:
             raise AddressError(f"`s3+{url}` has no bucket", why="it is written s3+https://HOST/BUCKET/PREFIX")
