@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.measure import machine
 from benchmarks.paging import paging_rows
 from benchmarks.planner_graphs import repeated_network, residual_network
-from benchmarks.planner_models import planned_models
+from benchmarks.planner_models import planned_models, prepared_model
 from benchmarks.planner_references import against_brute_force, placement_against_brute_force
 from benchmarks.planner_verdicts import broken_promises
 from edgetrain.cost.analytic import DeviceCosts, OpCost, StorageCost, analytic_costs
@@ -48,6 +48,8 @@ Rows = Iterable[Mapping[str, object]]
 
 _LARGE_LIMIT_S = 55.0  # with the quick schedules before, a minute
 _SWEEP_LIMIT_S = 5.0
+_REPEATS_LIMIT_S = 60.0
+_PAGING_ROUNDS = 60  # of steps of some tens of milliseconds
 _PAGED_MODELS = ("zoo:digits-cnn-bn",)
 _MODELS = "resnet-18,efficientnet-lite0,minilm-l6"
 _BRUTE_FORCE = ("instances", "infeasible", "differing", "seconds")
@@ -241,9 +243,14 @@ def _sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Rows]]:
     yield "sweep", swept(24, _SWEEP_LIMIT_S)
     small = residual_network(10)
     yield "side_by_side", (row for share in (0.7, 0.5) for row in side_by_side(small, share, limit_s))
-    repeated = repeated_network(16)
-    yield "repeats", (row for share in (0.6, 0.4) for row in repeats_once(repeated, share, limit_s))
-    yield "paging", (row for model in _PAGED_MODELS for row in paging_rows(model, rounds=2 * arguments.rounds))
+    yield "repeats", _repeats(models)
+    yield "paging", (row for model in _PAGED_MODELS for row in paging_rows(model, rounds=_PAGING_ROUNDS))
+
+
+def _repeats(models: Sequence[str]) -> Iterator[Row]:
+    yield from repeats_once(repeated_network(32), 0.6, _REPEATS_LIMIT_S)
+    if "minilm-l6" in models:
+        yield from repeats_once(prepared_model("minilm-l6").compiled.graph, 0.6, _REPEATS_LIMIT_S)
 
 
 def _planned_graphs(layers: int, graphs: Sequence[TrainGraph], limit_s: float) -> Iterator[Row]:

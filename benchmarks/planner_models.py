@@ -149,11 +149,15 @@ def _seconds(do: Callable[[], object]) -> float:
     return time.perf_counter() - started_s
 
 
+def prepared_model(name: str) -> Prepared:
+    subject = subjects()[name]
+    return prepare(name, subject.source(), subject.options, classes=subject.classes)
+
+
 def planned_models(names: Sequence[str], time_limit_s: float, rounds: int) -> Iterator[Row]:
     """Each model at each share: the plan, and what it does when it runs."""
     for name in names:
-        subject = subjects()[name]
-        prepared = prepare(name, subject.source(), subject.options, classes=subject.classes)
+        prepared = prepared_model(name)
         with tempfile.TemporaryDirectory(dir=user_cache_dir()) as pages:
             trial = _Trial(prepared=prepared, directory=Path(pages))
             for share in SHARES:
