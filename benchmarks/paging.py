@@ -141,22 +141,26 @@ def throttle(opened: Mapping[str, LocalEngine], bytes_per_second: int) -> None:
         engine.throttle_paging(bytes_per_second)
 
 
+def paging_rows(source: str, *, rounds: int = ROUNDS, pages: Path | None = None) -> Iterator[Row]:
+    """Every row of one model."""
+    folder = pages or (_IN_MEMORY if _IN_MEMORY.is_dir() else Path(tempfile.gettempdir()))
+    classes = CLASSES if source == "zoo:efficientnet-lite0" else None
+    prepared = prepare(source.removeprefix("zoo:"), source, _SUBJECTS[source], classes=classes)
+    plans = (paging_plan(prepared, share) for share in _BUDGETS)
+    for plan in (plan for plan in plans if plan is not None):
+        yield from measure(prepared, plan, folder, rounds=rounds)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--models", default=",".join(_SUBJECTS))
-    parser.add_argument(
-        "--pages", type=Path, default=_IN_MEMORY if _IN_MEMORY.is_dir() else Path(tempfile.gettempdir())
-    )
+    parser.add_argument("--pages", type=Path)
     arguments = parser.parse_args()
     rows: list[Row] = []
     for source in arguments.models.split(","):
-        classes = CLASSES if source == "zoo:efficientnet-lite0" else None
-        prepared = prepare(source.removeprefix("zoo:"), source, _SUBJECTS[source], classes=classes)
-        plans = (paging_plan(prepared, share) for share in _BUDGETS)
-        for plan in (plan for plan in plans if plan is not None):
-            rows += measure(prepared, plan, arguments.pages, rounds=arguments.rounds)
+        rows += paging_rows(source, rounds=arguments.rounds, pages=arguments.pages)
     show_table(rows, list(rows[0]))
     if arguments.json is not None:
         write_json(arguments.json, "paging", rows)

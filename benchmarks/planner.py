@@ -1,10 +1,11 @@
-"""The planner's numbers in one run: published instances, brute force, a thousand ops, real graphs, all solvers.
+"""The planner's numbers in one run: published instances, brute force, a thousand ops, real models, all solvers, paging.
 
-    python -m benchmarks.planner --cases DIR --models resnet-18,efficientnet-lite0,minilm-l6 --output planner.json
+    python -m benchmarks.planner --cases DIR --output planner.json
 
-`--cases` is a folder of `edgetrain.plan-instance/1` files with the best answers known. `--models` are planned to 50 %
-and 30 % of the memory that keeping everything takes, parameters and state included, and run. `--graph` takes graphs as
-`edgetrain fit --dump` writes them; each is planned to the same shares of its temporaries. One thread.
+`--cases` is a folder of `edgetrain.plan-instance/1` files with the best answers known. Real models (`--models`) are
+planned to 50 % and 30 % of the memory that keeping everything takes, parameters and state included, and run. `--graph`
+takes graphs as `edgetrain fit --dump` writes them; each is planned to the same shares of its temporaries. One thread.
+Ends with what was promised and does not hold, and then with exit code 1.
 `python -m benchmarks.planner_pictures planner.json docs` draws the result.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,31 +23,35 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import machine
-from benchmarks.planner_models import planned_models
+from benchmarks.paging import paging_rows
+from benchmarks.planner_graphs import repeated_network, residual_network
+from benchmarks.planner_models import planned_models, prepared_model
+from benchmarks.planner_references import against_brute_force, placement_against_brute_force
+from benchmarks.planner_verdicts import broken_promises
 from edgetrain.cost.analytic import DeviceCosts, OpCost, StorageCost, analytic_costs
 from edgetrain.errors import UsageError
-from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, from_json, validate
+from edgetrain.graph.ir import TrainGraph, from_json
 from edgetrain.plan.arena import pack
 from edgetrain.plan.instance import Case, read_instance, solve_instance
-from edgetrain.plan.instance_file import Instance, InstanceOp, instance_problem, replay_instance
-from edgetrain.plan.placement.brute_force import cheapest_placement
-from edgetrain.plan.placement.model import place
 from edgetrain.plan.schedule import replay
 from edgetrain.plan.solvers import SOLVERS
-from edgetrain.plan.solvers.brute_force import cheapest
 from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.milp import answer_milp
 from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.plan.solvers.question import Question
-from edgetrain.units import Bytes, Joules, Seconds
-from tests.edgetrain.plan.placement.random_problems import random_placement
+from edgetrain.plan.solvers.search import SearchOptions
 
 FORMAT = "edgetrain.benchmark/planner/1"
 
 Row = dict[str, object]
+Rows = Iterable[Mapping[str, object]]
 
 _LARGE_LIMIT_S = 55.0  # with the quick schedules before, a minute
 _SWEEP_LIMIT_S = 5.0
+_REPEATS_LIMIT_S = 60.0
+_PAGING_ROUNDS = 60  # of steps of some tens of milliseconds
+_PAGED_MODELS = ("zoo:digits-cnn-bn",)
+_MODELS = "resnet-18,efficientnet-lite0,minilm-l6"
 _BRUTE_FORCE = ("instances", "infeasible", "differing", "seconds")
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "models": (
@@ -59,6 +64,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "two_devices": _BRUTE_FORCE,
     "brute_force": _BRUTE_FORCE,
     "sweep": ("solver", "share", "seconds", "feasible", "slowdown"),
+    "paging": ("model", "of keep-all", "MB moved", "transfers ms", "overlapped ms", "synchronous ms", "ratio", "n"),
+    "repeats": ("graph", "ops", "share", "once", "seconds", "gap", "slowdown"),
     "side_by_side": ("graph", "solver", "share", "seconds", "feasible", "slowdown", "joules"),
 }
 # A board with four Cortex-A72 cores and a good SD card. Assumptions of the order of `targets/raspberry-pi-4.toml`.
@@ -94,78 +101,6 @@ def _verdict(case: Case, answer: Mapping[str, object], above: float | None) -> s
     return "ok" if above <= (1e-3 if case.is_proven else 5e-3) else "MISSED"
 
 
-def against_brute_force(count: int) -> Row:
-    """Random instances of four to eight ops, with recomputing, paging or both: how many answers differ."""
-    differing: list[int] = []
-    infeasible = 0
-    started_s = time.monotonic()
-    for seed in range(count):
-        case = _random_case(seed)
-        exact = cheapest(instance_problem(case), case.memory_bytes, objective="joules")
-        objective = solve_instance(case)["objective"]
-        infeasible += exact is None
-        wanted = None if exact is None else replay_instance(case, exact).joules
-        if (wanted is None) != (objective is None) or (
-            wanted is not None and isinstance(objective, float) and abs(wanted - objective) > 1e-9 * wanted
-        ):
-            differing.append(seed)
-    return {
-        "instances": count,
-        "infeasible": infeasible,
-        "differing": differing,
-        "seconds": time.monotonic() - started_s,
-    }
-
-
-def _random_case(seed: int) -> Case:
-    rng = random.Random(seed)
-    count = rng.randint(4, 8)
-    ops = tuple(
-        InstanceOp(
-            name=str(op),
-            phase="forward",
-            seconds=Seconds(float(rng.randint(1, 9))),
-            joules=Joules(float(rng.randint(1, 9))),
-            output_bytes=Bytes(rng.randint(1, 8)),
-            page_in_joules=Joules(float(rng.randint(1, 4))),
-            page_out_joules=Joules(float(rng.randint(1, 4))),
-        )
-        for op in range(count)
-    )
-    sources = tuple(tuple(sorted(rng.sample(range(op), min(op, rng.randint(1, 3))))) for op in range(count))
-    hungriest = max(ops[op].output_bytes + sum(ops[s].output_bytes for s in sources[op]) for op in range(count))
-    recompute, page = rng.choice([(True, True), (True, False), (False, True)])
-    return Case(
-        instance=Instance(name=f"random {seed}", ops=ops, sources=sources),
-        memory_bytes=Bytes(rng.randint(hungriest - 1, hungriest + 8)),
-        deadline_s=None,
-        allows_recomputing=recompute,
-        allows_paging=page,
-        minimize="joules",
-    )
-
-
-def placement_against_brute_force(count: int) -> Row:
-    """Random instances of three to five ops on two devices: how many answers differ."""
-    started_s = time.monotonic()
-    differing: list[int] = []
-    infeasible = 0
-    for seed in range(count):
-        problem = random_placement(seed)
-        exact, answer = cheapest_placement(problem), place(problem)
-        infeasible += exact is None
-        if (exact is None) != (answer.cost is None) or (
-            exact is not None and answer.cost is not None and abs(exact[0] - answer.cost) > 1e-6 * exact[0]
-        ):
-            differing.append(seed)
-    return {
-        "instances": count,
-        "infeasible": infeasible,
-        "differing": differing,
-        "seconds": time.monotonic() - started_s,
-    }
-
-
 def swept(layers: int, time_limit_s: float) -> Iterator[Row]:
     """What less and less memory costs with each solver that takes graphs of this size."""
     graph = residual_network(layers)
@@ -175,37 +110,19 @@ def swept(layers: int, time_limit_s: float) -> Iterator[Row]:
                 yield row
 
 
-def residual_network(layers: int, seed: int = 0) -> TrainGraph:
-    """Forward layers with a residual every other one, backward, an update after each gradient: three ops a layer."""
-    rng = random.Random(seed)
-    sizes = [64 * rng.randint(200, 4000) for _ in range(layers)]
-    tensors = [_tensor("x", 4096, Role.INPUT), _tensor("loss", 64, Role.OUTPUT)]
-    forward: list[Op] = []
-    backward: list[Op] = []
-    for i in range(layers):
-        before = f"a{i - 1}" if i else "x"
-        residual = (f"a{i - 2}",) if i % 2 == 0 and i > 1 else ()
-        tensors += [_tensor(f"w{i}", 4096, Role.PARAMETER), _tensor(f"a{i}", sizes[i]), _tensor(f"g{i}", sizes[i])]
-        flops = rng.randint(1, 50) * 10**6
-        forward.append(_op(f"f{i}", (before, f"w{i}", *residual), (f"a{i}",), Phase.FORWARD, flops))
-        if i:
-            gradient = _op(f"b{i}", (f"g{i}", f"w{i}", before), (f"g{i - 1}",), Phase.BACKWARD, flops)
-            backward[:0] = [gradient]
-        at = 1 if i else 0
-        backward.insert(at, _op(f"u{i}", (f"g{i}", before, f"w{i}"), (f"w{i}",), Phase.UPDATE, flops))
-    loss = _op("loss", (f"a{layers - 1}",), ("loss", f"g{layers - 1}"), Phase.LOSS, 10**6)
-    ops = (*forward, loss, *backward)
-    graph = TrainGraph(name=f"residual {layers}", tensors={t.name: t for t in tensors}, functions={"step": ops})
-    validate(graph)
-    return graph
-
-
-def _tensor(name: str, nbytes: int, role: Role = Role.TEMPORARY) -> Tensor:
-    return Tensor(name=name, shape=(nbytes // 4,), dtype="float32", role=role)
-
-
-def _op(name: str, reads: tuple[str, ...], writes: tuple[str, ...], phase: Phase, flops: int) -> Op:
-    return Op(name=name, kernel=name, reads=reads, writes=writes, phase=phase, flops=flops)
+def repeats_once(graph: TrainGraph, share: float, time_limit_s: float) -> Iterator[Row]:
+    """The exact planner with blocks that look alike decided as one first, and without."""
+    costs = analytic_costs(graph, "step", BOARD)
+    question = _question(graph, share, costs, None, time_limit_s)
+    for once in (True, False):
+        started_s = time.monotonic()
+        options = SearchOptions(time_limit_s=time_limit_s, merges_repeats=once)
+        answer = answer_milp(question, search_options=options)
+        row: Row = {"graph": graph.name, "ops": len(graph.functions["step"]), "share": share, "once": once}
+        row |= {"seconds": time.monotonic() - started_s, "gap": answer.gap}
+        if answer.cost is not None:
+            row["slowdown"] = answer.cost / _keep_all_seconds(graph, costs)
+        yield row
 
 
 def planned(graph: TrainGraph, share: float, storage: StorageCost | None, time_limit_s: float) -> Row:
@@ -286,7 +203,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=Path, help="folder of plan instances")
     parser.add_argument("--graph", type=Path, action="append", default=[], help="a dumped graph; may be repeated")
-    parser.add_argument("--models", default="", help="comma-separated: resnet-18, efficientnet-lite0, minilm-l6")
+    parser.add_argument("--models", default=_MODELS, help=f"comma-separated, or nothing: {_MODELS}")
     parser.add_argument("--rounds", type=int, default=8, help="timed steps of each program (8)")
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds for one plan (30)")
     parser.add_argument("--random", type=int, default=1000, help="instances against brute force (1000)")
@@ -298,6 +215,7 @@ def main() -> int:
         "machine": machine(),
         "versions": {package: version(package) for package in ("pulp", "highspy", "numpy")},
         "time_limit_s": arguments.time_limit,
+        "load_at_start": os.getloadavg(),
     }
     for section, rows in _sections(arguments):
         result[section] = []
@@ -305,12 +223,14 @@ def main() -> int:
             result[section].append(row)
             arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         _say(section, result[section], _COLUMNS[section])
-    missed = [row for row in result["published"] if row["verdict"] == "MISSED"]
-    differing = [row for section in ("brute_force", "two_devices") for row in result[section] if row["differing"]]
-    return 1 if missed or differing else 0
+    result["load_at_end"] = os.getloadavg()
+    result["broken"] = broken_promises(result)
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print("\n" + "\n".join(result["broken"] or ["everything that was promised holds"]))
+    return 1 if result["broken"] else 0
 
 
-def _sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Iterable[Row]]]:
+def _sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Rows]]:
     """Every part of the benchmark, measured when its rows are read; a run that is cut short keeps those before."""
     limit_s: float = arguments.time_limit
     models = [name for name in arguments.models.split(",") if name]
@@ -323,6 +243,14 @@ def _sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Iterable[Row
     yield "sweep", swept(24, _SWEEP_LIMIT_S)
     small = residual_network(10)
     yield "side_by_side", (row for share in (0.7, 0.5) for row in side_by_side(small, share, limit_s))
+    yield "repeats", _repeats(models)
+    yield "paging", (row for model in _PAGED_MODELS for row in paging_rows(model, rounds=_PAGING_ROUNDS))
+
+
+def _repeats(models: Sequence[str]) -> Iterator[Row]:
+    yield from repeats_once(repeated_network(32), 0.6, _REPEATS_LIMIT_S)
+    if "minilm-l6" in models:
+        yield from repeats_once(prepared_model("minilm-l6").compiled.graph, 0.6, _REPEATS_LIMIT_S)
 
 
 def _planned_graphs(layers: int, graphs: Sequence[TrainGraph], limit_s: float) -> Iterator[Row]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from edgetrain.errors import UsageError
 from edgetrain.plan.instance_file import Case, cost_inside, instance_problem, read_instance, replay_instance
 from edgetrain.plan.schedule import Compute, Free, Step
 from edgetrain.plan.solvers.answer import NO_ANSWER, Answer
+from edgetrain.plan.solvers.decided import Decisions, capuchin, decided_steps, sqrt_n, swap_all
 from edgetrain.plan.solvers.greedy import quick_schedules
 from edgetrain.plan.solvers.poet import solve_poet_program
 from edgetrain.plan.solvers.problem import ENERGY, Problem, priced
@@ -89,6 +91,21 @@ def _keep_all(case: Case, time_limit_s: float) -> Answer:
     return _cheapest(case, [_keep_all_steps(instance_problem(case))])
 
 
+def _decided(decide: Callable[[Problem], Iterator[Decisions]]) -> InstanceSolver:
+    """A baseline: keep-all, or else the first of its schedules that keeps the limits."""
+
+    def solve(case: Case, time_limit_s: float) -> Answer:
+        problem = instance_problem(case)
+        schedules = (decided_steps(problem, decisions) for decisions in decide(problem))
+        for steps in chain([_keep_all_steps(problem)], schedules):
+            cost = cost_inside(case, steps)
+            if cost is not None:
+                return Answer(steps=steps, cost=cost)
+        return NO_ANSWER
+
+    return solve
+
+
 def _cheapest(case: Case, schedules: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) -> Answer:
     priced = [(cost, steps) for steps in schedules if (cost := cost_inside(case, steps)) is not None]
     if not priced:
@@ -122,4 +139,7 @@ INSTANCE_SOLVERS: Mapping[str, InstanceSolver] = {
     "poet": _poet,
     "greedy": _greedy,
     "keep-all": _keep_all,
+    "sqrt-n": _decided(sqrt_n),
+    "swap-all": _decided(swap_all),
+    "capuchin": _decided(capuchin),
 }

@@ -40,7 +40,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_SHARE_FOR_STORING = 0.35  # of the time, to decide what to store, where a stand-in does
+_SHARE_FOR_STORING = 0.5  # of the time, to decide what to store, where a stand-in does
 _FIRST_RAISE_SHARE = 0.0025  # how far above the floor schedules are packed for the smallest budget; doubles each time
 _SKETCHES = 8  # how many, each time
 _PROMISING = 2  # of these are packed as well as can be

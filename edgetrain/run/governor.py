@@ -170,6 +170,9 @@ class Governor:
         """The quickest plan within every limit, and whose limit it was; the lowest where none is that small."""
         limit_bytes, cause = self._least(budget_bytes, budgets_only=False)
         chosen = ladder.best_within(limit_bytes) or ladder.lowest
+        now = self._rung
+        if (chosen.planned_peak_bytes, chosen.planned_seconds) == (now.planned_peak_bytes, now.planned_seconds):
+            return now, cause  # the same plan as another program, of a budget that comes to the same
         if chosen.planned_peak_bytes > self._rung.planned_peak_bytes:
             refused = [limit for limit in self._limits if not limit.reserve(chosen.planned_peak_bytes)]
             if refused:

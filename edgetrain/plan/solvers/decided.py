@@ -148,29 +148,29 @@ def capuchin_order(problem: Problem) -> tuple[tuple[int, bool], ...]:
 
 def answer_sqrt_n(question: Question) -> Answer:
     """Keep-all if it fits, else √n checkpoints if those fit."""
-    return question.first_that_fits(_with_everything(question, _sqrt_n))
+    return question.first_that_fits(_with_everything(question, sqrt_n))
 
 
 def answer_swap_all(question: Question) -> Answer:
     """Keep-all if it fits, else everything that waits goes to storage."""
-    return question.first_that_fits(_with_everything(question, _swap_all))
+    return question.first_that_fits(_with_everything(question, swap_all))
 
 
 def answer_capuchin(question: Question) -> Answer:
     """Lets tensors go in `capuchin_order`, some more at a time, until the schedule fits."""
-    return question.first_that_fits(_with_everything(question, _capuchin))
+    return question.first_that_fits(_with_everything(question, capuchin))
 
 
 def sqrt_n_floor(question: Question) -> int:
-    return min(map(question.peak_bytes, _with_everything(question, _sqrt_n)))
+    return min(map(question.peak_bytes, _with_everything(question, sqrt_n)))
 
 
 def swap_all_floor(question: Question) -> int:
-    return min(map(question.peak_bytes, _with_everything(question, _swap_all)))
+    return min(map(question.peak_bytes, _with_everything(question, swap_all)))
 
 
 def capuchin_floor(question: Question) -> int:
-    return min(map(question.peak_bytes, _with_everything(question, _capuchin)))
+    return min(map(question.peak_bytes, _with_everything(question, capuchin)))
 
 
 def _with_everything(
@@ -182,15 +182,16 @@ def _with_everything(
         yield decided_steps(question.problem, decisions)
 
 
-def _sqrt_n(problem: Problem) -> Iterator[Decisions]:
+def sqrt_n(problem: Problem) -> Iterator[Decisions]:
     yield sqrt_n_decisions(problem)
 
 
-def _swap_all(problem: Problem) -> Iterator[Decisions]:
+def swap_all(problem: Problem) -> Iterator[Decisions]:
     yield swap_all_decisions(problem)
 
 
-def _capuchin(problem: Problem) -> Iterator[Decisions]:
+def capuchin(problem: Problem) -> Iterator[Decisions]:
+    """More and more tensors of `capuchin_order`."""
     order = capuchin_order(problem)
     stride = max(1, len(order) // _CAPUCHIN_BATCH)
     for count in [*range(stride, len(order), stride), len(order)]:

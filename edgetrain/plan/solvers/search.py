@@ -1,4 +1,4 @@
-"""The search for the cheapest schedule of a problem: quick schedules, relaxation, branch and bound, neighbourhoods.
+"""The search for the cheapest schedule: quick ones, relaxation, branch and bound, repeated blocks once, neighbourhoods.
 
 Nothing that a solver returns is believed: every schedule is priced by the caller, who replays it, and one that the
 caller refuses does not count.
@@ -17,9 +17,10 @@ from edgetrain.plan.solvers.neighbourhood import fixed_outside, sweep
 from edgetrain.plan.solvers.open_solvers import Effort, Outcome, Session, Status, open_session
 from edgetrain.plan.solvers.problem import Problem, largest_op_bytes
 from edgetrain.plan.solvers.refine import refine
+from edgetrain.plan.solvers.repeats import find_twins
 from edgetrain.plan.solvers.timeline import Slot, full_timeline, windowed_timeline
 from edgetrain.plan.solvers.translate import schedule_of, values_of
-from edgetrain.plan.solvers.windowed_model import Aim, WindowedModel, build_model
+from edgetrain.plan.solvers.windowed_model import Aim, WindowedModel, build_model, touching_slots
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ _NEIGHBOURHOOD_S = 4.0
 _SMALL_SLOTS = 400  # a full timeline of at most so many slots is taken whole
 _MIN_TIME_S = 0.05
 _SHARE_WITHOUT_PAGING = 0.5
+_WORTH_MERGING = 0.7  # decisions that are left when blocks that look alike are decided alike, as a share of all
+_MERGED_SHARE = 0.5  # of the time, for that
 _TWO_PASSES_OPS = 12  # up to here a whole timeline offers every op twice a stage: out of order, or two times over
 
 
@@ -48,6 +51,7 @@ class SearchOptions:
     relative_gap: float = 1e-6
     open_solver: str = "highs"
     full: bool = False  # every op in every stage: the reference formulation, for small graphs
+    merges_repeats: bool = True  # blocks that look alike are decided alike first, as one
     told: Callable[[float, float], None] = lambda done_s, limit_s: None  # how long it has searched, now and then
 
 
@@ -140,8 +144,20 @@ class _Search:
             self._raise_bound(model, flat)
         self._take(model, flat)
         if flat.status is not Status.OPTIMAL and not self._is_done():
+            if self.options.merges_repeats and binaries > _PATIENT_BINARIES:
+                self._solve_repeats_once(timeline, pages=pages)
             self._search_neighbourhoods(model, session)
         return flat.status
+
+    def _solve_repeats_once(self, timeline: tuple[Slot, ...], *, pages: bool) -> None:
+        """Where blocks repeat: the smaller program that decides them alike. Its solution is one of the whole."""
+        touches = touching_slots(self.problem, timeline)
+        decisions = find_twins(self.problem, timeline, touches).by_touch
+        if len(set(decisions.values())) > _WORTH_MERGING * len(decisions):
+            return
+        model = build_model(self.problem, timeline, self.aim, pages=pages, merges_twins=True)
+        session = open_session(self.options.open_solver, model.program)
+        self._take(model, session.solve(self._effort(_MERGED_SHARE * self.left_s)))
 
     def _search_neighbourhoods(self, model: WindowedModel, session: Session) -> None:
         size = float(_FIRST_NEIGHBOURHOOD)

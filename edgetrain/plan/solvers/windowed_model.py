@@ -15,13 +15,14 @@ Stored persistent tensors are paged in without having been written; what changes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pulp
 
 from edgetrain.plan.solvers.problem import Problem
+from edgetrain.plan.solvers.repeats import Twins, find_twins
 from edgetrain.plan.solvers.timeline import Slot
 
 Variable = Any  # pulp.LpVariable: PuLP is not typed
@@ -65,9 +66,24 @@ class WindowedModel:
     touches: tuple[tuple[int, ...], ...]
 
 
-def build_model(problem: Problem, timeline: tuple[Slot, ...], aim: Aim, *, pages: bool = True) -> WindowedModel:
-    """The program for the aim. Without `pages` only stored tensors are paged, even if the problem has storage."""
-    builder = _Builder(problem=problem, timeline=timeline, aim=aim, pages=pages and problem.transfers is not None)
+def build_model(
+    problem: Problem, timeline: tuple[Slot, ...], aim: Aim, *, pages: bool = True, merges_twins: bool = False
+) -> WindowedModel:
+    """The program for the aim. Without `pages` only stored tensors are paged, even if the problem has storage.
+
+    With `merges_twins` blocks that look alike are decided alike, once: one variable for all (`repeats.py`). A solution
+    is one of the whole program; its bound is not.
+    """
+    touches = touching_slots(problem, timeline)
+    twins = find_twins(problem, timeline, touches) if merges_twins else None
+    builder = _Builder(
+        problem=problem,
+        timeline=timeline,
+        aim=aim,
+        pages=pages and problem.transfers is not None,
+        touches=touches,
+        twins=twins,
+    )
     builder.add_tensors()
     builder.add_memory_limit()
     scale = builder.add_aim()
@@ -84,7 +100,8 @@ def build_model(problem: Problem, timeline: tuple[Slot, ...], aim: Aim, *, pages
     )
 
 
-def _touches(problem: Problem, timeline: Sequence[Slot]) -> tuple[tuple[int, ...], ...]:
+def touching_slots(problem: Problem, timeline: Sequence[Slot]) -> tuple[tuple[int, ...], ...]:
+    """For each tensor the slots that read or write it."""
     touches: list[list[int]] = [[] for _ in problem.tensor_names]
     for index, slot in enumerate(timeline):
         for tensor in dict.fromkeys((*problem.reads[slot.op], *problem.writes[slot.op])):
@@ -98,9 +115,11 @@ class _Builder:
     timeline: tuple[Slot, ...]
     aim: Aim
     pages: bool
+    touches: tuple[tuple[int, ...], ...]
+    twins: Twins | None
     program: Any = field(init=False)
     runs: tuple[Variable, ...] = field(init=False)
-    touches: tuple[tuple[int, ...], ...] = field(init=False)
+    merged: dict[Hashable, Variable] = field(default_factory=dict)
     keeps: dict[tuple[int, int], Variable] = field(default_factory=dict)
     page_ins: dict[tuple[int, int], Variable] = field(default_factory=dict)
     stored: dict[int, Variable] = field(default_factory=dict)
@@ -109,13 +128,32 @@ class _Builder:
     def __post_init__(self) -> None:
         self.program = pulp.LpProblem("plan", pulp.LpMinimize)
         self.runs = tuple(
-            self.program.add_variable(
-                f"run_{j}", 1 if slot.is_first else 0, 1, pulp.LpBinary if not slot.is_first else "Integer"
-            )
+            self.program.add_variable(f"run_{j}", 1, 1, "Integer") if slot.is_first else self._run(j)
             for j, slot in enumerate(self.timeline)
         )
-        self.touches = _touches(self.problem, self.timeline)
         self.change = [{} for _ in range(len(self.timeline) + 1)]
+
+    # -- variables that twins share ------------------------------------------------------------------------------
+
+    def _run(self, slot: int) -> Variable:
+        key = ("run", self.twins.by_slot[slot]) if self.twins is not None else None
+        return self._shared(key, f"run_{slot}", pulp.LpBinary)
+
+    def _keep(self, tensor: int, slot: int) -> Variable:
+        key = ("keep", self.twins.by_touch[tensor, slot]) if self.twins is not None else None
+        return self._shared(key, f"keep_{tensor}_{slot}", pulp.LpBinary)
+
+    def _page_in(self, tensor: int, slot: int) -> Variable:
+        key = ("in", self.twins.by_touch[tensor, slot]) if self.twins is not None else None
+        return self._shared(key, f"in_{tensor}_{slot}", pulp.LpContinuous)
+
+    def _shared(self, key: Hashable | None, name: str, category: str) -> Variable:
+        if key is not None and key in self.merged:
+            return self.merged[key]
+        variable = self.program.add_variable(name, 0, 1, category)
+        if key is not None:
+            self.merged[key] = variable
+        return variable
 
     # -- rows --------------------------------------------------------------------------------------------------
 
@@ -139,7 +177,7 @@ class _Builder:
             for number, slot in enumerate(self.touches[tensor]):
                 after: Variable | None = None
                 if number + 1 < len(self.touches[tensor]):
-                    after = self.program.add_variable(f"keep_{tensor}_{slot}", cat=pulp.LpBinary)
+                    after = self._keep(tensor, slot)
                     self.keeps[tensor, slot] = after
                 if tensor in self.problem.writes[self.timeline[slot].op]:
                     self._write(tensor, slot, before, after)
@@ -175,7 +213,7 @@ class _Builder:
         run = self.runs[slot]
         source = _minus(before)
         if self._is_pageable(tensor):
-            page_in = self.program.add_variable(f"in_{tensor}_{slot}", 0, 1)
+            page_in = self._page_in(tensor, slot)
             self.page_ins[tensor, slot] = page_in
             if tensor in self.stored:
                 self._at_most([(page_in, 1), (self.stored[tensor], -1)], 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,11 +19,11 @@ _PATIENCE_S = 120
 
 @contextmanager
 def running(
-    folder: Path, environment: Mapping[str, str], *words: str, name: str = "digits"
+    folder: Path, environment: Mapping[str, str], *words: str, name: str = "digits", before: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[str]]:
-    """`fit` in `runs/NAME`, from its first step on; ended with the block."""
+    """`fit` in `runs/NAME`, from its first step on; ended with the block. `before` is a command that executes it."""
     process = subprocess.Popen(
-        [*COMMAND, "fit", *LONG, "--out", f"runs/{name}", *words],
+        [*before, *COMMAND, "fit", *LONG, "--out", f"runs/{name}", *words],
         cwd=folder,
         env=dict(environment),
         stdout=subprocess.PIPE,

@@ -304,3 +304,11 @@ def test_a_phase_over_its_budget_is_not_within_it() -> None:
     phase = Phase(after_step=0, cause="", budget_bytes=10, planned_peak_bytes=10, measured_peak_bytes=11)
     assert not phase.is_within_budget
     assert replace(phase, budget_bytes=None).is_within_budget
+
+
+def test_the_same_plan_as_another_program_is_not_worth_going_over_to(tmp_path: Path) -> None:
+    """A ladder's top is planned for a budget, the run's first plan for none: two folders with the same numbers."""
+    twin = replace(large_rung(), program=Path("/another"))
+    with governed(tmp_path, Allowed(None), rungs=(small_rung(), twin)) as (governor, _, step_log):
+        assert not governor.between_steps(1, step_log)
+        assert len(governor.phases()) == 1
