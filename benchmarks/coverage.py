@@ -43,7 +43,7 @@ _STEPS = 3
 _RATES = (1e-2, 1e-4, 1e-6, 1e-8, 1.0, 1e2, 1e4)  # outputs range from thousands to sigmoids that are nearly 0
 _LEAST_FALL = 1e-6  # as a share of the loss: more than rounding
 _TOLERANCE = 1e-4  # of the largest output, against onnxruntime
-_QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger")
+_QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")
 
 Row = dict[str, Any]
 

@@ -196,6 +196,7 @@ _SECTIONS: Mapping[str, type] = {
     "train": TrainSection,
     "update": UpdateSection,
 }
+_HEAD = {"replace", "classes"}
 _SUBSECTIONS: Mapping[str, Mapping[str, type]] = {
     "data": {"audio": AudioSection, "text": TextSection, "series": SeriesSection, "bytes": BytesSection},
 }
@@ -286,6 +287,7 @@ def _overridden(data: dict[str, Any], overrides: Sequence[str], *, where: str) -
     mistakes: list[str] = []
     for text in overrides:
         _apply_override(data, text, mistakes)
+    _spell_out_head(data, mistakes)
     return _read_recipe(data, where=where, mistakes=mistakes)
 
 
@@ -319,6 +321,21 @@ def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
         path = table.get(key) if isinstance(table, dict) else None
         if isinstance(path, str) and path and ":" not in path:
             table[key] = str(folder / Path(path).expanduser())
+
+
+def _spell_out_head(data: Mapping[str, Any], mistakes: list[str]) -> None:
+    """`model.head = {replace = LAYER, classes = N}` in one place is `model.head` and `model.classes` in two."""
+    model = data.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("head"), dict):
+        return
+    head = model.pop("head")
+    mistakes += [f"`model.head.{key}` is unknown: a head has `replace` and `classes`" for key in head.keys() - _HEAD]
+    if "classes" not in head:
+        mistakes.append("`model.head` is a table without `classes`: how many the new head has")
+    elif "classes" in model:
+        mistakes.append("`model.classes` and `model.head.classes` are the same: leave one of them out")
+    model["head"] = head.get("replace", "")
+    model.setdefault("classes", head.get("classes"))
 
 
 def _read_recipe(data: Mapping[str, Any], *, where: str, mistakes: list[str]) -> Recipe:

@@ -5,6 +5,7 @@ Gradients exist only along paths from a trained parameter to the loss, so a froz
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,6 +151,28 @@ def missing_gradients(tape: Tape, trained: Iterable[Expr], output: Expr) -> list
     ]
 
 
+_MOST_NAMES = 4  # of tensors that a message lists
+
+
+def _way_round(tape: Tape, trained: Mapping[Expr, str], output: Expr) -> str:
+    """Which trained parameters stand before an op without a gradient, and how to train only the others."""
+    before_missing: set[Any] = set()
+    for entry in reversed(_needed(tape, trained, output).entries):
+        if _rule(entry.call) is None or not before_missing.isdisjoint(entry.outputs):
+            before_missing.update(_flat_variables(entry.inputs))
+    blocked = {name for parameter, name in trained.items() if parameter in before_missing}
+    free = [name for name in trained.values() if name not in blocked]
+    before = ", ".join(f"`{name}`" for name in sorted(blocked)[:_MOST_NAMES])
+    before += f" and {len(blocked) - _MOST_NAMES} more" if len(blocked) > _MOST_NAMES else ""
+    if not free:
+        return f"replace them in the model: everything trained ({before}) comes before them"
+    after = f"the {len(free)} tensors after them" if len(free) > 1 else "the tensor after them"
+    how = "update.mode = 'head' or 'last-k', or update.mode = 'names' with globs"
+    if len(free) <= _MOST_NAMES:
+        how = f"update.mode = 'names' and update.names = {json.dumps(free)}"
+    return f"freeze what comes before them ({before}) and train {after}: {how}; or replace them in the model"
+
+
 def differentiate(
     builder: Any,
     tape: Tape,
@@ -169,7 +192,7 @@ def differentiate(
             f"{len(missing)} op{'s' if len(missing) > 1 else ''} between the trained parameters and the loss "
             "have no gradient:\n  " + "\n  ".join(missing),
             why="no rule says how a change of their input changes the loss",
-            fix="train only what comes after them (update.mode = 'head' or update.names = [...]), or replace them",
+            fix=_way_round(tape, trained, output),
         )
     need = _needed(tape, trained, output)
     reads = Counter(v for entry in need.entries for v in _flat_variables(entry.inputs))

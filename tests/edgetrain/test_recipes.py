@@ -147,6 +147,29 @@ def test_values_that_contradict_each_other_are_mistakes(overrides: list[str], ex
     assert expected in mistake
 
 
+@pytest.mark.parametrize(
+    ("override", "layer"), [('model.head={replace="logits", classes=7}', "logits"), ("model.head={classes=7}", "")]
+)
+def test_a_head_can_be_said_in_one_place(override: str, layer: str) -> None:
+    model = load_recipe("digits", [override]).model
+    assert (model.head, model.classes) == (layer, 7)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "mistakes"),
+    [
+        (['model.head={replace="logits"}'], ["`model.head` is a table without `classes`: how many the new head has"]),
+        (
+            ["model.classes=7", "model.head={classes=7}"],
+            ["`model.classes` and `model.head.classes` are the same: leave one of them out"],
+        ),
+        (["model.head={clases=7, classes=7}"], ["`model.head.clases` is unknown: a head has `replace` and `classes`"]),
+    ],
+)
+def test_a_head_that_is_said_wrong_is_a_mistake(overrides: list[str], mistakes: list[str]) -> None:
+    assert mistakes_of(*overrides) == mistakes
+
+
 def test_a_path_in_a_recipe_counts_from_the_recipe(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(

@@ -12,8 +12,10 @@ from edgetrain.model.converters.activation import ACTIVATION_CONVERTERS
 from edgetrain.model.converters.arithmetic import ARITHMETIC_CONVERTERS
 from edgetrain.model.converters.attention import ATTENTION_CONVERTERS
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
+from edgetrain.model.converters.fused import FUSED_CONVERTERS
 from edgetrain.model.converters.indexing import INDEXING_CONVERTERS
 from edgetrain.model.converters.layout import LAYOUT_CONVERTERS
+from edgetrain.model.converters.loss import LOSS_CONVERTERS
 from edgetrain.model.converters.normalisation import NORMALISATION_CONVERTERS
 from edgetrain.model.converters.ordering import ORDERING_CONVERTERS
 from edgetrain.model.converters.product import PRODUCT_CONVERTERS
@@ -21,6 +23,8 @@ from edgetrain.model.converters.quantisation import MICROSOFT_CONVERTERS, QUANTI
 from edgetrain.model.converters.recurrent import RECURRENT_CONVERTERS
 from edgetrain.model.converters.reduction import REDUCTION_CONVERTERS
 from edgetrain.model.converters.resize import RESIZE_CONVERTERS
+from edgetrain.model.converters.sampling import SAMPLING_CONVERTERS
+from edgetrain.model.converters.spectrum import SPECTRUM_CONVERTERS
 from edgetrain.model.converters.window import WINDOW_CONVERTERS
 
 __all__ = ["CONVERTERS", "FOREIGN_CONVERTERS", "CannotConvert", "Converter", "NodeContext"]
@@ -31,6 +35,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **ATTENTION_CONVERTERS,
     **INDEXING_CONVERTERS,
     **LAYOUT_CONVERTERS,
+    **LOSS_CONVERTERS,
     **NORMALISATION_CONVERTERS,
     **ORDERING_CONVERTERS,
     **PRODUCT_CONVERTERS,
@@ -38,8 +43,10 @@ CONVERTERS: Mapping[str, Converter] = {
     **RECURRENT_CONVERTERS,
     **REDUCTION_CONVERTERS,
     **RESIZE_CONVERTERS,
+    **SAMPLING_CONVERTERS,
+    **SPECTRUM_CONVERTERS,
     **WINDOW_CONVERTERS,
 }
 
 # Ops of other domains, by domain and op.
-FOREIGN_CONVERTERS: Mapping[tuple[str, str], Converter] = {**MICROSOFT_CONVERTERS}
+FOREIGN_CONVERTERS: Mapping[tuple[str, str], Converter] = {**FUSED_CONVERTERS, **MICROSOFT_CONVERTERS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -94,10 +95,32 @@ def _lp_normalization(context: NodeContext) -> Any:
     return context.emit(relax.op.divide(x, norm))
 
 
+def _local_response(context: NodeContext) -> Any:
+    """x / (bias + α · mean of the squares of neighbouring channels) ** β; beyond the ends there are zeros."""
+    x, size = context.required(0), int(context.attribute("size", 1))
+    batch, channels, *rest = shape_of(x)
+    squares = context.emit(relax.op.reshape(context.emit(relax.op.square(x)), (batch, 1, channels, math.prod(rest))))
+    before = (size - 1) // 2
+    means = context.emit(
+        relax.op.nn.avg_pool2d(
+            squares,
+            [size, 1],
+            strides=[1, 1],
+            padding=[before, 0, size - 1 - before, 0],
+            count_include_pad=True,
+        )
+    )
+    scaled = context.emit(relax.op.multiply(means, context.number(float(context.attribute("alpha", 1e-4)), x)))
+    shifted = context.emit(relax.op.add(scaled, context.number(float(context.attribute("bias", 1.0)), x)))
+    divisor = context.emit(relax.op.power(shifted, context.number(float(context.attribute("beta", 0.75)), x)))
+    return context.emit(relax.op.divide(x, context.emit(relax.op.reshape(divisor, shape_of(x)))))
+
+
 NORMALISATION_CONVERTERS: Mapping[str, Converter] = {
     "BatchNormalization": _batch_normalization,
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
+    "LRN": _local_response,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
     "MeanVarianceNormalization": _mean_variance_normalization,

@@ -5,15 +5,17 @@ or Clip that the range implies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from edgetrain._tvm import dtype_of, relax, runtime, shape_of
+from edgetrain.model.converters.activation import ACTIVATION_CONVERTERS
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
 from edgetrain.model.converters.recurrent import RECURRENT_CONVERTERS
-from edgetrain.model.converters.window import convolution
+from edgetrain.model.converters.window import WINDOW_CONVERTERS, convolution
 from edgetrain.model.model import Array
 from edgetrain.model.scope import Stored, stored
 
@@ -43,10 +45,14 @@ def _quantize_linear(context: NodeContext) -> Any:
     """Clipped to what the integers hold, in the scale of the input."""
     if context.attribute("block_size", 0):
         raise CannotConvert("blocked quantisation of activations is not supported")
-    zero = context.known_input(2)
+    return _clipped(context, context.required(0), 1, context.attribute("axis", 1))
+
+
+def _clipped(context: NodeContext, data: Any, first: int, axis: int = 1) -> Any:
+    """`data` within what integers hold whose scale and zero point are the inputs from `first` on."""
+    zero = context.known_input(first + 1)
     limits = np.iinfo(zero.dtype if zero is not None and zero.dtype.kind in "iu" else np.uint8)
-    data = context.required(0)
-    scale, shift = _scale_and_zero(context, 1, len(shape_of(data)), context.attribute("axis", 1))
+    scale, shift = _scale_and_zero(context, first, len(shape_of(data)), axis)
     low, high = (np.asarray((limit - shift) * scale) for limit in (limits.min, limits.max))
     if low.size == 1 and high.size == 1:
         return context.emit(relax.op.clip(data, float(low.item()), float(high.item())))
@@ -54,11 +60,23 @@ def _quantize_linear(context: NodeContext) -> Any:
 
 
 def _dequantize_linear(context: NodeContext) -> Any:
-    """A tensor that is float already went through `_quantize_linear`; integers are data."""
-    data = context.required(0)
+    return _real(context, 0, context.attribute("axis", 1))
+
+
+def _real(context: NodeContext, first: int, axis: int = 1) -> Any:
+    """What an input stands for, by the scale and zero point after it.
+
+    A tensor that is float already went through `_clipped`; integers are data, or a weight, which is learned.
+    """
+    known = context.known_input(first)
+    if known is not None and known.dtype.kind in "iu":
+        scale, zero = _scale_and_zero(context, first + 1, known.ndim, axis)
+        weight = stored(context.node.input[first], (known.astype(np.float32) - zero) * scale, may_learn=True)
+        return context.resolver.tensor(weight)
+    data = context.required(first)
     if dtype_of(data).startswith("float"):
         return data
-    scale, zero = _scale_and_zero(context, 1, len(shape_of(data)), context.attribute("axis", 1))
+    scale, zero = _scale_and_zero(context, first + 1, len(shape_of(data)), axis)
     values = context.emit(relax.op.astype(data, "float32"))
     values = context.emit(relax.op.subtract(values, _constant(zero))) if np.any(zero) else values
     return context.emit(relax.op.multiply(values, _constant(scale)))
@@ -100,6 +118,38 @@ def _conv_integer(context: NodeContext) -> Any:
     return convolution(context, _centred(context, 0, 2), _centred(context, 1, 3), None)
 
 
+def _qlinear_conv(context: NodeContext) -> Any:
+    """x, w and y with a scale and a zero point each, then a bias of 32-bit integers in the scales of x and w."""
+    bias = None
+    if context.has(8):
+        whole, x_scale, w_scale = (context.known_input(i) for i in (8, 1, 4))
+        if whole is None or x_scale is None or w_scale is None:
+            raise CannotConvert("its bias or a scale depends on data; they must be constants")
+        real = whole.astype(np.float32) * x_scale.reshape(-1) * w_scale.reshape(-1)
+        bias = context.resolver.tensor(stored(context.node.input[8], real.astype(np.float32), may_learn=True))
+    return _clipped(context, convolution(context, _real(context, 0), _real(context, 3, 0), bias), 6)
+
+
+def _qlinear(emit_pair: Callable[[Any, Any], Any]) -> Converter:
+    """Two operands and the result, with a scale and a zero point each."""
+
+    def convert(context: NodeContext) -> Any:
+        one, two = _real(context, 0, -2), _real(context, 3, -1)
+        return _clipped(context, context.emit(emit_pair(one, two)), 6)
+
+    return convert
+
+
+def _qlinear_of(op: str) -> Converter:
+    """One operand and the result: ONNX's op of that name between them."""
+
+    def convert(context: NodeContext) -> Any:
+        plain = dataclasses.replace(context, values=[_real(context, 0)])
+        return _clipped(context, {**ACTIVATION_CONVERTERS, **WINDOW_CONVERTERS}[op](plain), 3)
+
+    return convert
+
+
 def _dynamic_quantize_lstm(context: NodeContext) -> Any:
     """ONNX Runtime's LSTM with integer weights, which it keeps transposed: (directions, inputs, gates · hidden)."""
     weights = []
@@ -134,8 +184,15 @@ QUANTISATION_CONVERTERS: Mapping[str, Converter] = {
     "DequantizeLinear": _dequantize_linear,
     "DynamicQuantizeLinear": _dynamic_quantize_linear,
     "MatMulInteger": _matmul_integer,
+    "QLinearConv": _qlinear_conv,
+    "QLinearMatMul": _qlinear(relax.op.matmul),
     "QuantizeLinear": _quantize_linear,
 }
 MICROSOFT_CONVERTERS: Mapping[tuple[str, str], Converter] = {
     ("com.microsoft", "DynamicQuantizeLSTM"): _dynamic_quantize_lstm,
+    ("com.microsoft", "QLinearAdd"): _qlinear(relax.op.add),
+    ("com.microsoft", "QLinearMul"): _qlinear(relax.op.multiply),
+    ("com.microsoft", "QLinearGlobalAveragePool"): _qlinear_of("GlobalAveragePool"),
+    ("com.microsoft", "QLinearLeakyRelu"): _qlinear_of("LeakyRelu"),
+    ("com.microsoft", "QLinearSigmoid"): _qlinear_of("Sigmoid"),
 }

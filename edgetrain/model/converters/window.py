@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -188,11 +189,47 @@ def _global(reduce: Callable[..., Any]) -> Converter:
     return convert
 
 
+def _powers(context: NodeContext, data: Any) -> tuple[Any, int]:
+    """|x| ** p, and p."""
+    power = int(context.attribute("p", 2))
+    if power == 2:
+        return context.emit(relax.op.square(data)), power
+    size = context.emit(relax.op.abs(data))
+    return (size if power == 1 else context.emit(relax.op.power(size, context.number(float(power), data)))), power
+
+
+def _root(context: NodeContext, total: Any, power: int) -> Any:
+    if power == 1:
+        return total
+    return context.emit(relax.op.power(total, context.number(1.0 / power, total)))
+
+
+def _lp_pool(context: NodeContext) -> Any:
+    """The p-norm of each window: a mean of powers over all its elements, padding too, times their number."""
+
+    def norms(data: Any, kernel: Sequence[int], **window: Any) -> Any:
+        powers, power = _powers(context, data)
+        means = context.emit(relax.op.nn.avg_pool2d(powers, kernel, **{**window, "count_include_pad": True}))
+        total = context.emit(relax.op.multiply(means, context.number(float(math.prod(kernel)), data)))
+        return _root(context, total, power)
+
+    return _pool(norms)(context)
+
+
+def _global_lp_pool(context: NodeContext) -> Any:
+    data = context.required(0)
+    powers, power = _powers(context, data)
+    axes = list(range(2, len(shape_of(data))))
+    return _root(context, context.emit(relax.op.sum(powers, axes, keepdims=True)), power)
+
+
 WINDOW_CONVERTERS: Mapping[str, Converter] = {
     "AveragePool": _pool(relax.op.nn.avg_pool2d),
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global(relax.op.mean),
+    "GlobalLpPool": _global_lp_pool,
     "GlobalMaxPool": _global(relax.op.max),
+    "LpPool": _lp_pool,
     "MaxPool": _pool(relax.op.nn.max_pool2d),
 }

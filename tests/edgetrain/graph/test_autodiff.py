@@ -120,6 +120,16 @@ def test_all_ops_without_a_gradient_are_named_with_their_nodes() -> None:
     assert caught.value.what.startswith("2 ops between the trained parameters and the loss have no gradient:")
     assert "Mod `rest`" in caught.value.what
     assert "Mod `remainder`" in caught.value.what
+    assert caught.value.fix == (
+        "freeze what comes before them (`w`) and train the tensor after them: update.mode = 'names' and "
+        'update.names = ["v"]; or replace them in the model'
+    )
+
+
+def test_where_nothing_comes_after_an_op_without_a_gradient_it_must_be_replaced() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        _Emitted(_with_unknown_gradients(), ("w",))
+    assert caught.value.fix == "replace them in the model: everything trained (`w`) comes before them"
 
 
 def test_ops_without_a_gradient_before_the_trained_parameters_do_not_matter() -> None:

@@ -11,6 +11,7 @@ import pytest
 from edgetrain._tvm import Target, dtype_of, relax, runtime, tvm
 from edgetrain.graph.autodiff import Tape, emit_forward, missing_gradients
 from edgetrain.model.converters import CONVERTERS
+from edgetrain.model.converters.fused import FUSED_CONVERTERS
 from edgetrain.model.converters.quantisation import QUANTISATION_CONVERTERS
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
@@ -18,9 +19,10 @@ from tests.edgetrain.model import converter_cases
 from tests.edgetrain.model.attention_cases import ATTENTION_CASES
 from tests.edgetrain.model.converter_cases import Array, NodeCase
 from tests.edgetrain.model.more_converter_cases import MORE_CASES
+from tests.edgetrain.model.signal_cases import SIGNAL_CASES
 
 TOLERANCE = 1e-4
-CASES = (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES)
+CASES = (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES, *SIGNAL_CASES)
 # These change types, so one node alone cannot be compared: `test_quantisation.py`, and `test_importer.py` for the last.
 ELSEWHERE = {*QUANTISATION_CONVERTERS, "ConstantOfShape"}
 
@@ -93,3 +95,5 @@ def test_the_whole_path_to_every_float_input_can_be_differentiated(case: NodeCas
 
 def test_every_converter_has_a_case() -> None:
     assert set(CONVERTERS) - {case.op for case in CASES} - ELSEWHERE == set()
+    cases = {(case.domain, case.op) for case in CASES}
+    assert set(FUSED_CONVERTERS) - cases == set()

@@ -61,11 +61,74 @@ def _dynamic(op: str) -> onnx.ModelProto:
     )
 
 
+_SCALES = {
+    "xs": np.array(1 / 128, np.float32),
+    "xz": np.array(128, np.uint8),
+    "ys": np.array(1 / 32, np.float32),
+    "yz": np.array(0, np.uint8),
+}
+
+
+def _operators(op: str, *operands: str, domain: str = "", **stored: Any) -> onnx.ModelProto:
+    """Quantise, one op of integers, dequantise."""
+    return model_of(
+        [
+            node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+            node(op, ["xq", "xs", "xz", *operands], ["yq"], domain=domain),
+            node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]),
+        ],
+        inputs={"x": ["n", 3, 6, 6]},
+        outputs=["y"],
+        stored={**_SCALES, **stored},
+        domains=[domain] if domain else [],
+    )
+
+
+_CONVOLUTION = _operators(
+    "QLinearConv",
+    *("w", "ws", "wz", "ys", "yz", "b"),
+    w=WEIGHT,
+    ws=np.array([1 / 400, 1 / 500, 1 / 300, 1 / 450], np.float32),
+    wz=np.zeros(4, np.int8),
+    b=np.array([900, -500, 0, 7000], np.int32),
+)
+_PRODUCT = _operators(
+    "QLinearMatMul",
+    *("w", "ws", "wz", "ys", "yz"),
+    w=RNG.integers(-127, 128, (6, 5)).astype(np.int8),
+    ws=np.array(1 / 200, np.float32),
+    wz=np.array(3, np.int8),
+)
+_FOREIGN = {
+    "QLinearAdd": ("xq", "xs", "xz", "ys", "yz"),
+    "QLinearMul": ("xq", "xs", "xz", "ys", "yz"),
+    "QLinearSigmoid": ("ys", "yz"),
+    "QLinearLeakyRelu": ("ys", "yz"),
+    "QLinearGlobalAveragePool": ("ys", "yz"),
+}
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("op", _FOREIGN)
+def test_a_quantised_op_of_onnxruntime_is_near_its_integers(op: str) -> None:
+    proto = _operators(op, *_FOREIGN[op], domain="com.microsoft")
+    (ours,), (theirs,) = run(import_model(proto, name=op, batch=2), {"x": X}), expected(proto, {"x": X})
+    np.testing.assert_allclose(ours, theirs, atol=_STEP)
+
+
+@pytest.mark.compile
+def test_the_bias_of_a_quantised_convolution_is_learned_in_its_scales() -> None:
+    model = import_model(_CONVOLUTION, name="quantised", batch=2)
+    assert model.parameters["b"] == pytest.approx(np.array([900 / 400, -500 / 500, 0, 7000 / 450]) / 128)
+    (ours,), (theirs,) = run(model, {"x": X}), expected(_CONVOLUTION, {"x": X})
+    np.testing.assert_allclose(ours, theirs, atol=_STEP)
+
+
 @pytest.mark.compile
 @pytest.mark.parametrize(
     "proto",
-    [_static(), _dynamic("ConvInteger"), _dynamic("MatMulInteger")],
-    ids=["static", "dynamic_conv", "dynamic_matmul"],
+    [_static(), _dynamic("ConvInteger"), _dynamic("MatMulInteger"), _PRODUCT],
+    ids=["static", "dynamic_conv", "dynamic_matmul", "operators_matmul"],
 )
 def test_a_quantised_model_is_near_its_integers_and_its_weights_are_learned(proto: onnx.ModelProto) -> None:
     model = import_model(proto, name="quantised", batch=2)
