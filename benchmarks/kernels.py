@@ -1,6 +1,6 @@
 """Seconds of single kernels against PyTorch: products, convolutions, channel-wise convolutions, and their gradients.
 
-    python -m benchmarks.kernels [--json FILE] [--families depthwise,...] [--threads 1,2] [--rounds 15]
+    python -m benchmarks.kernels [--json [FILE]] [--families depthwise,...] [--threads 1,2] [--rounds 15]
 
 Shapes are those of ResNet-18, MobileNetV2, EfficientNet-Lite0 and MiniLM-L6. Our kernels are scheduled by the rules
 with no search and compiled as for a program: plain C functions on the runtime's own threads, their scratch passed in.
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kernel_cases import Case, all_cases
-from benchmarks.measure import show_table, time_in_turns, write_json
+from benchmarks.measure import STANDARD_OUTPUT, add_json_option, publish, show_table, time_in_turns
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
@@ -176,7 +176,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    add_json_option(parser)
     parser.add_argument("--families", default="", help="comma-separated beginnings of names (default: all)")
     parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=15)
@@ -197,11 +197,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"\rmeasured {number + 1} of {len(cases)}", end="", file=sys.stderr)
         built.library.edge_threads_close()
     columns = ("kernel", "shape", "threads", "seconds", "peer_seconds", "speedup", "gflops", "scratch_bytes")
-    show_table(rows, (*columns, "spread", "peer_spread"))
-    print()
-    show_table(means(rows), ("family", "threads", "shapes", "mean_speedup", "least"))
-    if options.json:
-        write_json(options.json, "kernels", rows)
+    publish("kernels", rows, (*columns, "spread", "peer_spread"), options.json)
+    if options.json != STANDARD_OUTPUT:
+        print()
+        show_table(means(rows), ("family", "threads", "shapes", "mean_speedup", "least"))
     return 0
 
 

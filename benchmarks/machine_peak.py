@@ -50,7 +50,7 @@ float fma_loop(long rounds) {
 def _loops(folder: Path) -> list[tuple[int, Callable[[int], float]]]:
     """The loop in each width, with its lanes."""
     (folder / "fma.c").write_text(_SOURCE, encoding="utf-8")
-    found = []
+    found: list[tuple[int, Callable[[int], float]]] = []
     for lanes in _LANES:
         defines = (f"-DLANES={lanes}", f"-DCHAINS={_CHAINS}")
         options = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")

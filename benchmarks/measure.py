@@ -5,6 +5,7 @@ Two things that are compared are timed in turns (one step of this, one of that),
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -37,6 +38,7 @@ from edgetrain.targets import HOST, load_target
 from edgetrain.units import Bytes
 
 _PACKAGES = ("edgetrain", "apache-tvm", "numpy", "onnx", "torch")
+STANDARD_OUTPUT = "-"
 _CPUINFO = Path("/proc/cpuinfo")
 
 Row = Mapping[str, object]
@@ -196,6 +198,21 @@ def document(benchmark: str, rows: Sequence[Row]) -> str:
     """The rows as JSON, with the machine and the versions that gave them."""
     content = {"benchmark": benchmark, "machine": machine(), "versions": versions(), "rows": [dict(r) for r in rows]}
     return json.dumps(content, indent=1) + "\n"
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """`--json FILE` writes the rows to a file besides showing them, `--json` alone prints them instead."""
+    parser.add_argument("--json", nargs="?", const=STANDARD_OUTPUT, metavar="FILE")
+
+
+def publish(benchmark: str, rows: Sequence[Row], columns: Sequence[str], json_to: str | None) -> None:
+    """The rows as a table on standard output, or as `add_json_option` says."""
+    if json_to == STANDARD_OUTPUT:
+        print(document(benchmark, rows), end="")
+        return
+    show_table(rows, columns)
+    if json_to is not None:
+        write_json(Path(json_to), benchmark, rows)
 
 
 def write_json(path: Path, benchmark: str, rows: Sequence[Row]) -> None:

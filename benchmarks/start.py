@@ -1,6 +1,8 @@
 """Time from nothing to the first step's loss: cold (empty build cache) and warm, each in a process of its own.
 
-python -m benchmarks.start [--json FILE] [--rounds N]
+    python -m benchmarks.start [--json FILE] [--models small-cnn,...] [--rounds N]
+
+From the start of the process: Python's imports, the model's import, planning, kernels, linking and the step itself.
 """
 
 from __future__ import annotations
@@ -15,26 +17,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import fill_inputs, prepare, run_in_child, show_table, stepper, write_json
-from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from benchmarks.measure import run_in_child, show_table, stepper, write_json
+from benchmarks.step_models import chosen, fill, made_batch
 from edgetrain.program.cache import BuildCache
 from edgetrain.run.engine import LOSS, scalar
 from edgetrain.run.local import LocalEngine
+from edgetrain.targets import HOST, load_target
 
-MODELS = ("digits-cnn", "digits-cnn-bn")
-CLASSES = 10
+MODELS = ("mlp", "small-cnn", "efficientnet-lite0")
+COLUMNS = ("model", "batch", "cold_seconds", "warm_seconds", "ratio", "cold_spread", "warm_spread", "n")
 
 
-def first_step(model: str, cache: str) -> dict[str, Any]:
-    """Seconds until the first loss is known, from after the imports."""
-    started = time.perf_counter()
-    options = TrainOptions(batch=32, optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
-    prepared = prepare(model, f"zoo:{model}", options, cache=BuildCache(Path(cache)))
+def first_step(model: str, cache: str, started_s: float) -> dict[str, Any]:
+    """Seconds until the first loss is known, since `started_s` on the clock that processes share."""
+    (subject,) = chosen([model])
+    prepared = subject.prepare(BuildCache(Path(cache)))
     program = prepared.program(prepared.plan())
-    with LocalEngine(program, threads=1, page_directory=Path(cache)) as engine:
-        fill_inputs(engine, prepared.compiled, classes=CLASSES)
+    inputs = [str(i["name"]) for i in prepared.compiled.facts["inputs"]]
+    threads = load_target(HOST).codegen.cores
+    with LocalEngine(program, threads=threads, page_directory=Path(cache)) as engine:
+        fill(engine, made_batch(prepared.compiled.graph, inputs), inputs[0])
         stepper(engine)()
-        return {"seconds": time.perf_counter() - started, "loss": scalar(engine.tensor(LOSS))}
+        return {"loss": scalar(engine.tensor(LOSS)), "seconds": time.clock_gettime(time.CLOCK_MONOTONIC) - started_s}
 
 
 def measure(model: str, rounds: int) -> dict[str, object]:
@@ -43,10 +47,14 @@ def measure(model: str, rounds: int) -> dict[str, object]:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:
             for samples in (cold, warm):
-                samples.append(float(run_in_child("benchmarks.start", {"model": model, "cache": cache})["seconds"]))
+                started_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+                found = run_in_child("benchmarks.start", {"model": model, "cache": cache, "started_s": started_s})
+                samples.append(float(found["seconds"]))
     cold_s, warm_s = statistics.median(cold), statistics.median(warm)
+    (subject,) = chosen([model])
     return {
         "model": model,
+        "batch": subject.batch,
         "cold_seconds": cold_s,
         "warm_seconds": warm_s,
         "ratio": cold_s / warm_s,
@@ -59,14 +67,15 @@ def measure(model: str, rounds: int) -> dict[str, object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--models", default=",".join(MODELS), help="comma-separated (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
         print(json.dumps(first_step(**json.loads(options.child))))
         return 0
-    rows = [measure(model, options.rounds) for model in MODELS]
-    show_table(rows, ("model", "cold_seconds", "warm_seconds", "ratio", "cold_spread", "warm_spread", "n"))
+    rows = [measure(model, options.rounds) for model in options.models.split(",")]
+    show_table(rows, COLUMNS)
     if options.json:
         write_json(options.json, "start", rows)
     return 0

@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from onnx import numpy_helper
 from benchmarks import step_profile
 from benchmarks.machine_peak import machine_peak
 from benchmarks.machine_peak import rows as peak_rows
-from benchmarks.measure import Prepared, Timing, document, run_in_child, show_table, stepper, write_json
+from benchmarks.measure import Prepared, Timing, add_json_option, publish, run_in_child, stepper
 from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take_turn
 from benchmarks.peers.step_graph import read_step_graph, step_flops
@@ -46,7 +47,6 @@ from tests.edgetrain.agreement.trained import Batch
 
 PEERS = ("torch", "torch-compile", "jax", "ort")
 LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step
-STANDARD_OUTPUT = "-"
 OURS = "ours"
 NOTES = {"ort": "plain SGD: it has no momentum"}
 _WARM_UP = 2
@@ -56,6 +56,7 @@ _COLUMNS = ("model", "batch", "threads", "peer", "seconds", "peer_seconds", "spe
 COLUMNS = (*_COLUMNS, "peer_peak_bytes", "gflops", "share_of_peak", "spread", "peer_spread", "note")
 
 Row = dict[str, object]
+TakeTurn = Callable[[int], Turn]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +78,8 @@ class Trial:
         arrays = {inputs[0]: batch.data, **batch.more}
         model = _with_shapes(onnx.load(str(prepared.compiled.model)), arrays)
         onnx.save(model, trial.model)
-        np.savez(trial.parameters, **{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer})
-        np.savez(trial.data, **arrays, **{LABELS: batch.labels})
+        _save(trial.parameters, {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer})
+        _save(trial.data, {**arrays, LABELS: batch.labels})
         return trial
 
     @property
@@ -112,6 +113,11 @@ class Trial:
         return engine
 
 
+def _save(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **dict[str, Any](arrays))
+
+
 def _with_shapes(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray[Any, Any]]) -> onnx.ModelProto:
     """The model with the batch's shapes in place of its open dimensions: peers that compile want to know them."""
     for value in model.graph.input:
@@ -125,32 +131,42 @@ def _with_shapes(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray[Any, An
 
 def measure(trial: Trial, threads: int, peers: Sequence[str], rounds: int, pythons: Mapping[str, str]) -> list[Row]:
     """A row for each peer: ours and all peers in turns. Raises `SystemExit` where a first loss is not ours."""
+    cannot: dict[str, str] = {}
+    versions: dict[str, str] = {}
     with ExitStack() as stack:
         engine = stack.enter_context(trial.engine(threads))
-        sides: dict[str, Callable[[int], Turn]] = {OURS: lambda count: take_turn(_our_step(engine), count)}
-        cannot: dict[str, str] = {}
+        sides: dict[str, TakeTurn] = {OURS: partial(take_turn, _our_step(engine))}
+        first_losses = {OURS: sides[OURS](1).loss}
         for peer in peers:
             try:
-                sides[peer] = stack.enter_context(PeerProcess(trial.job(peer, threads), pythons)).turn
+                process = stack.enter_context(PeerProcess(trial.job(peer, threads), pythons))
+                first_losses[peer] = process.turn(1).loss
             except CannotError as error:
                 cannot[peer] = str(error)
-        first_losses = {name: turn(1).loss for name, turn in sides.items()}
-        count = max(1, math.ceil(_TURN_S / sides[OURS](1).seconds))
-        samples: dict[str, list[float]] = {name: [] for name in sides}
-        for turn_number in range(_WARM_UP + rounds):
-            for name, turn in sides.items():
-                seconds = turn(count).seconds
-                if turn_number >= _WARM_UP:
-                    samples[name].append(seconds)
-    _check_losses(trial, first_losses)
-    ours = {**_ours(trial, threads, Timing.of(samples[OURS]))}
-    grown = {peer: _grown_by_peer(trial, threads, peer, pythons) for peer in peers if peer not in cannot}
-    return [
-        ours | _peers(peer, Timing.of(samples[peer]), ours, grown[peer])
-        if peer not in cannot
-        else ours | {"peer": peer, "note": cannot[peer]}
-        for peer in peers
-    ]
+            else:
+                sides[peer], versions[peer] = process.turn, process.version
+        _check_losses(trial, first_losses)
+        timings = _in_turns(sides, rounds)
+    ours = _ours(trial, threads, timings[OURS])
+    rows = []
+    for peer in peers:
+        if peer in cannot:
+            rows.append(ours | {"peer": peer, "note": cannot[peer]})
+        else:
+            grown = _grown_by_peer(trial.job(peer, threads), pythons)
+            rows.append(ours | _theirs(peer, versions[peer], timings[peer], timings[OURS], grown))
+    return rows
+
+
+def _in_turns(sides: Mapping[str, TakeTurn], rounds: int) -> dict[str, Timing]:
+    count = max(1, math.ceil(_TURN_S / sides[OURS](1).seconds))
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(_WARM_UP + rounds):
+        for name, turn in sides.items():
+            seconds = turn(count).seconds
+            if number >= _WARM_UP:
+                samples[name].append(seconds)
+    return {name: Timing.of(seconds) for name, seconds in samples.items()}
 
 
 def _our_step(engine: LocalEngine) -> Step:
@@ -185,19 +201,20 @@ def _ours(trial: Trial, threads: int, timing: Timing) -> Row:
     }
 
 
-def _peers(peer: str, timing: Timing, ours: Row, grown: int) -> Row:
+def _theirs(peer: str, version: str, timing: Timing, ours: Timing, grown: int) -> Row:
     return {
         "peer": peer,
+        "peer_version": version,
         "peer_seconds": timing.seconds,
-        "speedup": timing.seconds / float(str(ours["seconds"])),
+        "speedup": timing.seconds / ours.seconds,
         "peer_peak_bytes": grown,
         "peer_spread": timing.spread,
         "note": NOTES.get(peer, ""),
     }
 
 
-def _grown_by_peer(trial: Trial, threads: int, peer: str, pythons: Mapping[str, str]) -> int:
-    with PeerProcess(trial.job(peer, threads), pythons) as fresh:
+def _grown_by_peer(job: Job, pythons: Mapping[str, str]) -> int:
+    with PeerProcess(job, pythons) as fresh:
         return fresh.grown_bytes()
 
 
@@ -225,7 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subjects = chosen(options.models.split(","))
     if options.profile:
         rows = [r for s in subjects for t in threads for r in step_profile.profiled(s, t, rounds=options.rounds)]
-        return _show("step_profile", rows, step_profile.COLUMNS, options.json)
+        publish("step_profile", rows, step_profile.COLUMNS, options.json)
+        return 0
     peers = PEERS if options.against == "all" else options.against.split(",")
     pythons = dict(pair.split("=", 1) for pair in options.python_of)
     rows = [*peak_rows(threads)]
@@ -235,17 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for count in threads:
                 rows += measure(trial, count, peers, options.rounds, pythons)
                 print(f"{subject.name} on {count} threads measured", file=sys.stderr)
-    return _show("step", rows, COLUMNS, options.json)
-
-
-def _show(benchmark: str, rows: Sequence[Row], columns: Sequence[str], json_to: str | None) -> int:
-    """A table on standard output; with `--json` alone the document instead, with a file as well."""
-    if json_to == STANDARD_OUTPUT:
-        print(document(benchmark, rows), end="")
-        return 0
-    show_table(rows, columns)
-    if json_to is not None:
-        write_json(Path(json_to), benchmark, rows)
+    publish("step", rows, COLUMNS, options.json)
     return 0
 
 
@@ -256,7 +264,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--models", default=models, help="comma-separated MODEL or MODEL:BATCH (default: %(default)s)")
     parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--json", nargs="?", const=STANDARD_OUTPUT, metavar="FILE")
+    add_json_option(parser)
     parser.add_argument("--python-of", action="append", default=[], metavar="PEER=PYTHON")
     parser.add_argument("--profile", action="store_true", help="our step, kernel by kernel")
     parser.add_argument("--child", help=argparse.SUPPRESS)

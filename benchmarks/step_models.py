@@ -16,9 +16,10 @@ import onnx
 from benchmarks.measure import Prepared, prepare, saved_model
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.program.cache import BuildCache
 from edgetrain.run.engine import LABELS, LEARNING_RATE, Engine
+from tests.edgetrain.agreement.drawn_models import mobilenet_v2, resnet18
 from tests.edgetrain.agreement.onnx_models import Net
-from tests.edgetrain.agreement.real_models import drawn_mobilenet_v2, drawn_resnet18
 from tests.edgetrain.agreement.trained import Batch
 
 CLASSES = 6  # of every model: those that come with another head get a new one
@@ -49,8 +50,10 @@ class Subject:
     def options(self) -> TrainOptions:
         return TrainOptions(batch=self.batch, optimizer=_MOMENTUM, input_shapes=self.input_shapes)
 
-    def prepare(self) -> Prepared:
-        return prepare(self.name, self.source(), self.options, classes=CLASSES if self.has_other_head else None)
+    def prepare(self, cache: BuildCache | None = None) -> Prepared:
+        """Compiled for this host, from the user's build cache unless another is given."""
+        classes = CLASSES if self.has_other_head else None
+        return prepare(self.name, self.source(), self.options, classes=classes, cache=cache)
 
 
 def mlp() -> onnx.ModelProto:
@@ -67,12 +70,12 @@ def _file(name: str, build: Callable[[], onnx.ModelProto]) -> Callable[[], str]:
     return lambda: str(saved_model(name, build()))
 
 
-_RESNET = _file("resnet-18", partial(drawn_resnet18, IMAGE_SIZE))
+_RESNET = _file("resnet-18", partial(resnet18, IMAGE_SIZE))
 
 SUBJECTS = (
     Subject(model="resnet-18", batch=4, source=_RESNET),
     Subject(model="resnet-18", batch=16, source=_RESNET),
-    Subject(model="mobilenet-v2", batch=4, source=_file("mobilenet-v2", partial(drawn_mobilenet_v2, IMAGE_SIZE))),
+    Subject(model="mobilenet-v2", batch=4, source=_file("mobilenet-v2", partial(mobilenet_v2, IMAGE_SIZE))),
     Subject(model="efficientnet-lite0", batch=4, source=lambda: "zoo:efficientnet-lite0", has_other_head=True),
     Subject(
         model="minilm-l6",

@@ -9,7 +9,7 @@ far below memory's is a kernel that could be faster.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def rows(graph: TrainGraph, found: FunctionProfile) -> list[dict[str, object]]:
         group.moved_bytes += graph.bytes_moved(op)
         group.calls += 1
     slowest_first = sorted(groups.values(), key=lambda group: -group.seconds)
-    return [*(_row(group, found.call_s) for group in slowest_first), _total(groups, found)]
+    return [*(_row(group, found.call_s) for group in slowest_first), _total(slowest_first, found)]
 
 
 def _row(group: _Group, step_s: float) -> dict[str, object]:
@@ -74,12 +74,12 @@ def _row(group: _Group, step_s: float) -> dict[str, object]:
     }
 
 
-def _total(groups: Mapping[object, _Group], found: FunctionProfile) -> dict[str, object]:
+def _total(groups: Sequence[_Group], found: FunctionProfile) -> dict[str, object]:
     """The whole step: its seconds are those of the call, what no kernel took included."""
-    flops = sum(group.flops for group in groups.values())
-    moved = sum(group.moved_bytes for group in groups.values())
-    calls = sum(group.calls for group in groups.values())
-    in_kernels = sum(group.seconds for group in groups.values())
+    flops = sum(group.flops for group in groups)
+    moved = sum(group.moved_bytes for group in groups)
+    calls = sum(group.calls for group in groups)
+    in_kernels = sum(group.seconds for group in groups)
     return {
         "phase": "step",
         "source": "",

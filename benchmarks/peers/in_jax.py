@@ -18,6 +18,7 @@ Value = Any  # a jax.Array, or a plain number or list: jax is not there when typ
 Call = Callable[..., Value]
 Values = dict[str, Value]
 
+VERSION = f"jax {jax.__version__}"
 _NORMS = "BatchNormalization"
 
 
@@ -84,7 +85,7 @@ def _layer_norm(node: Node) -> Call:
 
 def _reduce(reduce: Callable[..., Value]) -> Callable[[Node], Call]:
     def make(node: Node) -> Call:
-        keep, axes = bool(node.attributes.get("keepdims", 1)), node.attributes.get("axes")
+        keep, axes = bool(node.attributes.get("keepdims", 1)), node.attributes.get("axes", ())
         return lambda x, given=None: reduce(x, axis=tuple(given or axes), keepdims=keep)
 
     return make

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime
 from onnxruntime import SessionOptions
 from onnxruntime.training import api, artifacts
 
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step
 from benchmarks.peers.step_graph import StepGraph, read_step_graph
+
+VERSION = f"onnxruntime-training {onnxruntime.__version__}"
 
 
 def build(job: Job) -> Step:

@@ -15,6 +15,8 @@ from benchmarks.peers.step_graph import FLOATING, Node, StepGraph, read_step_gra
 Tensor = Any  # torch.Tensor: torch is not there when types are checked
 Call = Callable[..., Tensor]
 
+VERSION = f"torch {torch.__version__}"
+
 
 def _conv(node: Node) -> Call:
     get = node.attributes.get
@@ -68,7 +70,7 @@ def _layer_norm(node: Node) -> Call:
 def _reduce(name: str) -> Callable[[Node], Call]:
     def make(node: Node) -> Call:
         keep = bool(node.attributes.get("keepdims", 1))
-        axes = node.attributes.get("axes")
+        axes = node.attributes.get("axes", ())
         return lambda x, given=None: getattr(x, name)(dim=tuple(given or axes), keepdim=keep)
 
     return make

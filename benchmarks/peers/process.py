@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import tempfile
@@ -14,15 +15,19 @@ from typing import Any, Self
 from benchmarks.peers.protocol import GROW, STEP, CannotError, Job, Turn
 
 _LAST_CHARACTERS = 2000  # of what a peer that died has said
+_LAST_CHARACTERS_SHOWN = 120  # in a table
 _ROOT = Path(__file__).parents[2]
 
 
+log = logging.getLogger(__name__)
+
+
 class PeerProcess:
-    """A peer that is ready to take steps. Raises `CannotError` where it has no way to train the model, `SystemExit`
-    when it dies."""
+    """A peer that is ready to take steps. Raises `CannotError` where it has no way to train the model, or dies of it."""
 
     def __init__(self, job: Job, pythons: Mapping[str, str]) -> None:
         """`pythons` names the interpreter of peers that do not live in this environment."""
+        self.version = ""  # known when it is ready
         self._peer = job.peer
         self._talk = tempfile.TemporaryFile("w+")  # noqa: SIM115 closed by `close`
         self._process = subprocess.Popen(
@@ -39,6 +44,7 @@ class PeerProcess:
             first = self._answer()
             if "cannot" in first:
                 raise CannotError(first["cannot"])
+            self.version = str(first["ready"])
         except BaseException:
             self.close()
             raise
@@ -77,6 +83,7 @@ class PeerProcess:
                 return found
         self._process.wait()
         self._talk.seek(0)
-        raise SystemExit(
-            f"{self._peer} ended with {self._process.returncode}:\n{self._talk.read()[-_LAST_CHARACTERS:]}"
-        )
+        said = self._talk.read()[-_LAST_CHARACTERS:]
+        log.warning("%s ended with %d:\n%s", self._peer, self._process.returncode, said)
+        last_line = (said.strip().splitlines() or ["nothing said"])[-1]
+        raise CannotError(f"ended with {self._process.returncode}: {last_line[:_LAST_CHARACTERS_SHOWN]}")

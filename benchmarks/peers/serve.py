@@ -1,8 +1,8 @@
 """A peer as a process: `python -m benchmarks.peers.serve JOB` answers each line of standard input with one of JSON.
 
-The first line says that it is ready, or why it cannot train this model. `step N` takes N steps and says the seconds of
-one and the first loss. `grow` says how much the process grows over three steps, weights included: after a step whose
-memory was given back to the system, so that loading and compiling do not count.
+The first line says which version is ready, or why it cannot train this model. `step N` takes N steps and says the
+seconds of one and the first loss. `grow` says how much the process grows over three steps, weights included: after a
+step whose memory was given back to the system, so that loading and compiling do not count.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ def main() -> int:
     for variable in _THREAD_VARIABLES:
         os.environ[variable] = str(job.threads)
     try:
-        build: Build = importlib.import_module(f"benchmarks.peers.{_MODULES[job.peer]}").build
+        peer = importlib.import_module(f"benchmarks.peers.{_MODULES[job.peer]}")
+        build: Build = peer.build
         step: Step | None = build(job)
     except ImportError as error:
         return _answer({"cannot": f"not installed: {error.name}"})
     except CannotError as error:
         return _answer({"cannot": str(error)})
-    _answer({"ready": True})
+    _answer({"ready": peer.VERSION})
     for line in sys.stdin:
         command, *counts = line.split()
         if command == STEP and step is not None:

@@ -135,8 +135,8 @@ def _gelu(nodes: Sequence[Node], values: Mapping[str, Array]) -> Iterator[Node]:
         chain = _chain(node, ("Div", "Erf", "Add", "Mul", "Mul"), readers)
         if chain is None or node.inputs[0] not in chain[3].inputs:
             continue
-        numbers = [values.get(chain[i].inputs[1], np.nan) for i in (0, 2, 4)]
-        if np.allclose(numbers, (2**0.5, 1.0, 0.5)):
+        numbers = [np.asarray(values.get(chain[i].inputs[1], np.nan)) for i in (0, 2, 4)]
+        if all(np.allclose(*pair) for pair in zip(numbers, (2**0.5, 1.0, 0.5), strict=True)):
             found[chain[-1].output] = Node(
                 op=GELU, inputs=node.inputs[:1], output=chain[-1].output, attributes={"approximate": b"none"}
             )
@@ -205,7 +205,7 @@ def _product_flops(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
         case "Conv":
             return 2 * written * math.prod(shapes[node.inputs[1]][1:])
         case "Gemm":
-            return 2 * written * shapes[node.inputs[0]][1 - node.attributes.get("transA", 0)]
+            return 2 * written * shapes[node.inputs[0]][0 if node.attributes.get("transA", 0) else 1]
         case "MatMul" | "Linear":
             return 2 * written * shapes[node.inputs[0]][-1]
         case "Attention":  # rows of q with columns of kᵀ, then those of the scores with v: all have gradients
