@@ -321,9 +321,11 @@ compared with onnxruntime's (`forward`: the largest difference, as a share of th
 trained for three steps of SGD on one made-up batch, towards labels scattered round the model's own output, with a mean
 squared error. `step` is yes where the loss falls, by more than a millionth, at one of seven learning rates from 1e-8 to
 1e4, tried in a fixed order (`rate` in the JSON is the one): nearly flat outputs need large ones, large outputs small
-ones. It shows that the graph compiles, runs and moves the right way, not that it learns a task. Whether each gradient
-equals the finite difference is another, slower question: `--differences` here, or `edgetrain check`. The table says
-which files it was asked for.
+ones. It shows that the graph compiles, runs and moves the right way, not that it learns a task.
+
+`differences` is what `edgetrain check` asks: are the gradients of up to 16 tensors, spread over the model, those of
+finite differences of the loss, within 2 %? `yes` where they are, `no` where one is wrong, `open` where too few could be
+told (kinks, rounding); `differences_text` in the JSON is the whole answer.
 
 Outputs of files marked *q* are those of a quantised model: edgetrain trains the float model behind it, which differs
 from the integers by their rounding.

@@ -118,8 +118,9 @@ def gradient_errors(
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     samples = sorted((_sample(rng, engine, name, gradients[name]) for name in names), key=lambda s: s.reach)
     engine.tensor(LEARNING_RATE)[...] = 0.0
-    least = _LOSS_ROUNDINGS * float(np.finfo(np.float32).eps) * size_of(loss)
-    place = _Place(engine=engine, saved=saved, loss=loss, rounding=least)
+    numbers = np.finfo(np.float32)
+    rounding = max(float(numbers.tiny), _LOSS_ROUNDINGS * float(numbers.eps) * size_of(loss))
+    place = _Place(engine=engine, saved=saved, loss=loss, rounding=rounding)
     for first in range(0, len(samples), _TOGETHER):
         group = samples[first : first + _TOGETHER]
         together = _worst(place, group) if _is_comparable(group) else None

@@ -99,6 +99,8 @@ def _local_response(context: NodeContext) -> Any:
     """x / (bias + α · mean of the squares of neighbouring channels) ** β; beyond the ends there are zeros."""
     x, size = context.required(0), int(context.attribute("size", 1))
     batch, channels, *rest = shape_of(x)
+    if not 0 < size <= 2 * channels:
+        raise CannotConvert(f"a window of {size} channels does not fit {channels}")
     squares = context.emit(relax.op.reshape(context.emit(relax.op.square(x)), (batch, 1, channels, math.prod(rest))))
     before = (size - 1) // 2
     means = context.emit(

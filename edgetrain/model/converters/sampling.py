@@ -1,4 +1,4 @@
-"""GridSample: each output is read at a place of its own, a weighted sum of the elements round it.
+"""GridSample reads each output at a place of its own, a weighted sum of the elements round it; AffineGrid makes places.
 
 Built from gathers, whose gradient adds up at the elements, and from weights, whose gradient goes to the places. A place
 is a row and a column, both (batch, places); images are (batch, channels, elements).
@@ -10,11 +10,15 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from edgetrain._tvm import dtype_of, relax, shape_of
+import numpy as np
+
+from edgetrain._tvm import dtype_of, relax, runtime, shape_of
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext
 from edgetrain.model.converters.layout import slice_axis
+from edgetrain.model.model import Array
 
 _NEAREST, _LINEAR = "nearest", ("bilinear", "linear")
+_MAXIMUM_PLACES = 1 << 24
 _PADDINGS = ("zeros", "border", "reflection")
 
 
@@ -99,4 +103,28 @@ def _read(context: NodeContext, flat: Any, row: Any, column: Any, width: int) ->
     return context.emit(relax.op.gather_elements(flat, everywhere, 2))
 
 
-SAMPLING_CONVERTERS: Mapping[str, Converter] = {"GridSample": _grid_sample}
+def _affine_grid(context: NodeContext) -> Any:
+    """θ · (x, y, 1) for the places of an image: a product with a constant matrix of all of them."""
+    theta, sizes = context.required(0), context.integers(1, "sizes")
+    if sizes is None or len(sizes) != 4:
+        raise CannotConvert("only grids with two spatial axes are supported")
+    height, width = sizes[2:]
+    if not 0 < height * width <= _MAXIMUM_PLACES:
+        raise CannotConvert(f"a grid of {height} by {width} places is empty or too large")
+    aligned = bool(context.attribute("align_corners", 0))
+    y, x = np.meshgrid(_places(height, aligned), _places(width, aligned), indexing="ij")
+    places = np.stack([x, y, np.ones_like(x)], axis=-1).reshape(1, height * width, 3)
+    constant = relax.const(runtime.tensor(places.astype(dtype_of(theta))))
+    turned = context.emit(relax.op.permute_dims(theta, [0, 2, 1]))
+    grid = context.emit(relax.op.matmul(constant, turned))
+    return context.emit(relax.op.reshape(grid, (shape_of(theta)[0], height, width, 2)))
+
+
+def _places(size: int, aligned: bool) -> Array:
+    """The middles of `size` elements between −1 and 1, or from end to end where corners are aligned."""
+    if aligned:
+        return np.linspace(-1, 1, size)
+    return np.asarray((2 * np.arange(size) + 1) / size - 1)
+
+
+SAMPLING_CONVERTERS: Mapping[str, Converter] = {"AffineGrid": _affine_grid, "GridSample": _grid_sample}

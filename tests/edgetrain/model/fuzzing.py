@@ -20,6 +20,7 @@ from tests.edgetrain.model.attention_cases import ATTENTION_CASES
 from tests.edgetrain.model.more_converter_cases import MORE_CASES
 from tests.edgetrain.model.onnx_models import mlp, model_of
 from tests.edgetrain.model.onnx_mutations import mutate
+from tests.edgetrain.model.signal_cases import SIGNAL_CASES
 
 BATCH = 2
 
@@ -32,7 +33,7 @@ def networks() -> Sequence[onnx.ModelProto]:
 @cache
 def seeds() -> Sequence[onnx.ModelProto]:
     """Sound models to break: one node of every op, and networks a few times each."""
-    nodes = [case.model() for case in (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES)]
+    nodes = [case.model() for case in (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES, *SIGNAL_CASES)]
     return [*nodes, *list(networks()) * (len(nodes) // 12)]
 
 

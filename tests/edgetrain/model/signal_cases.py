@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.edgetrain.model.converter_cases import Array, NodeCase, case, normal
+from tests.edgetrain.model.converter_cases import Array, NodeCase, case, integers, normal
 
 _IMAGE = normal(2, 3, 5, 4)
 # Beyond −1 … 1 too, so that every padding mode has work.
@@ -29,6 +29,11 @@ SAMPLES = (
     ),
     replace(_sampled("linear", mode="linear"), opset=20),
     NodeCase(name="GridSample_point", op="GridSample", inputs={"x": normal(2, 3, 1, 1), "grid": _GRID}, opset=16),
+)
+
+GRIDS = tuple(
+    case(f"AffineGrid_{aligned}", "AffineGrid", normal(2, 2, 3), integers(2, 3, 4, 5), opset=20, align_corners=aligned)
+    for aligned in (0, 1)
 )
 
 _SIGNAL = normal(2, 20, 1)
@@ -132,4 +137,4 @@ FUSED = (
     _skipped("plain", "SkipSimplifiedLayerNormalization", normal(6)),
 )
 
-SIGNAL_CASES = (*SAMPLES, *SPECTRA, *NORMS, *LOSSES, *FUSED)
+SIGNAL_CASES = (*SAMPLES, *GRIDS, *SPECTRA, *NORMS, *LOSSES, *FUSED)

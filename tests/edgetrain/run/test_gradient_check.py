@@ -113,6 +113,12 @@ def test_a_loss_that_rounds_to_nothing_proves_no_gradient_wrong() -> None:
     assert {error.verdict for error in gradient_errors(engine, TRAINED, seed=0)} == {Verdict.UNSEEN}
 
 
+def test_a_loss_of_nothing_shows_nothing() -> None:
+    engine = NumpyEngine(GRAPH, lambda arrays: (0.0, {"w": 0 * arrays["w"]}), {"w": np.ones((12, 5))})
+    (error,) = gradient_errors(engine, ("w",), seed=0, size_of=abs)
+    assert error.verdict is Verdict.UNSEEN
+
+
 def test_probing_leaves_the_parameters_as_they_were() -> None:
     engine = softmax_regression()
     before = bytes(engine.saved)
