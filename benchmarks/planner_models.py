@@ -45,6 +45,7 @@ Row = dict[str, object]
 _THREADS = 1
 _PROBE_BYTES = 64 << 20
 _PROBE_ROUNDS = 5
+_SMALL_TRANSFERS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def resnet18() -> onnx.ModelProto:
 
 
 def measured_storage(directory: Path) -> StorageCost:
-    """The disk under `directory`, past the page cache where it allows that: medians of some transfers of 64 MiB."""
+    """The disk under `directory`, past the page cache where it allows: medians of some transfers, large and small."""
     modelled = storage_cost(load_target(HOST))
     assert modelled is not None
     buffer = mmap.mmap(-1, _PROBE_BYTES)
@@ -123,6 +124,9 @@ def measured_storage(directory: Path) -> StorageCost:
     except OSError:  # a filesystem without direct transfers
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
+        page = memoryview(buffer)[: mmap.PAGESIZE]
+        waits = [_seconds(lambda: os.pwrite(file, page, 0)) for _ in range(_SMALL_TRANSFERS)]
+        waits += [_seconds(lambda: os.preadv(file, [page], 0)) for _ in range(_SMALL_TRANSFERS)]
         writes = [_seconds(lambda: os.pwrite(file, buffer, 0)) for _ in range(_PROBE_ROUNDS)]
         reads = [_seconds(lambda: os.preadv(file, [buffer], 0)) for _ in range(_PROBE_ROUNDS)]
     finally:
@@ -132,6 +136,7 @@ def measured_storage(directory: Path) -> StorageCost:
         modelled,
         read_bytes_per_s=_PROBE_BYTES / statistics.median(reads),
         write_bytes_per_s=_PROBE_BYTES / statistics.median(writes),
+        latency_s=statistics.median(waits),
     )
 
 
@@ -179,6 +184,7 @@ class _Trial:
                 "budget_bytes": int(share * keep_all.peak_bytes),
                 "read_bytes_per_s": storage.read_bytes_per_s,
                 "write_bytes_per_s": storage.write_bytes_per_s,
+                "latency_s": storage.latency_s,
             }
             budget = Budget(memory_bytes=Bytes(int(share * keep_all.peak_bytes)))
             quick, quick_s, _ = self._plan("greedy", budget, costs, allowed, time_limit_s)

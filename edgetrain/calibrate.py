@@ -132,8 +132,9 @@ def with_measured(target: Target, rates: Rates, storage: StorageSpeed | None, *,
             target.storage,
             read_bytes_per_s=storage.read_bytes_per_s,
             write_bytes_per_s=storage.write_bytes_per_s,
+            latency_s=Seconds(storage.latency_s),
         )
-        sources |= {f"storage.{key}": source for key in ("read_bytes_per_s", "write_bytes_per_s")}
+        sources |= {f"storage.{key}": source for key in ("read_bytes_per_s", "write_bytes_per_s", "latency_s")}
     return dataclasses.replace(
         target,
         name=name,

@@ -156,6 +156,7 @@ def storage_cost(target: Target) -> StorageCost | None:
         write_bytes_per_s=storage.write_bytes_per_s,
         joules_per_byte_read=storage.joules_per_byte_read,
         joules_per_byte_written=storage.joules_per_byte_written,
+        latency_s=storage.latency_s,
         overlaps=storage.overlaps,
     )
 

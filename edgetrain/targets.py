@@ -50,6 +50,7 @@ class Storage:
     write_bytes_per_s: float = setting(above=0)
     joules_per_byte_read: float = setting(minimum=0)
     joules_per_byte_written: float = setting(minimum=0)
+    latency_s: Seconds = setting(minimum=0)  # noqa: RUF009 (of each transfer, beside its bytes)
     overlaps: bool = setting(True)  # transfers go on beside the ops; without it each op waits for them
 
 

@@ -30,23 +30,27 @@ class DeviceCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCost:
-    """What moving a tensor to storage and back costs. Where transfers do not overlap, ops wait for each of them."""
+    """What moving a tensor to storage and back costs: its bytes, and `latency_s` for each transfer.
+
+    Where transfers do not overlap, ops wait for each of them.
+    """
 
     read_bytes_per_s: float
     write_bytes_per_s: float
     joules_per_byte_read: float
     joules_per_byte_written: float
+    latency_s: float = 0.0
     overlaps: bool = True
 
     def read(self, nbytes: int) -> OpCost:
         return OpCost(
-            seconds=Seconds(nbytes / self.read_bytes_per_s),
+            seconds=Seconds(self.latency_s + nbytes / self.read_bytes_per_s),
             joules=Joules(nbytes * self.joules_per_byte_read),
         )
 
     def write(self, nbytes: int) -> OpCost:
         return OpCost(
-            seconds=Seconds(nbytes / self.write_bytes_per_s),
+            seconds=Seconds(self.latency_s + nbytes / self.write_bytes_per_s),
             joules=Joules(nbytes * self.joules_per_byte_written),
         )
 

@@ -20,6 +20,7 @@ _Integers = npt.NDArray[np.int64]
 # Repacking costs O(stays²) in numpy; this many stay placements keep the whole search well under two seconds.
 _REPACK_WORK = 12_000
 MAX_REPACKS = 60
+_NEARLY_BOUND = 1.01  # no more is asked of a packing that is enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +62,12 @@ def pack(stays: Sequence[Stay], *, enough_bytes: int = 0, repacks: int = MAX_REP
     """Gives every stay an offset such that stays that are in memory at the same step do not overlap.
 
     Offsets are multiples of 64, of 4096 for paged stays. The search stops early once it needs no more than
-    `enough_bytes`, and after so many `repacks`. The same stays give the same offsets.
+    `enough_bytes` and hardly more than the bound, and after so many `repacks`. The same stays give the same offsets.
     """
     table = _Table.of(stays)
     lower_bound = table.lower_bound_bytes()
-    target = max(lower_bound, enough_bytes)
+    # Enough is no reason to leave holes: what the arena needs beyond the bound is the planner's fragmentation.
+    target = max(lower_bound, min(enough_bytes, int(_NEARLY_BOUND * lower_bound)))
     order, best_offsets = _best_of_orders(table, target)
     offsets = best_offsets
     for _ in range(min(repacks, _REPACK_WORK // max(1, len(stays)))):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROBE_BYTES = 32 << 20
+_SMALL_TRANSFERS = 32
 _ROUNDS = 3
 
 
@@ -21,6 +22,7 @@ class StorageSpeed:
 
     read_bytes_per_s: float
     write_bytes_per_s: float
+    latency_s: float  # of a transfer of one page
     is_direct: bool
 
 
@@ -36,6 +38,10 @@ def probe_storage(folder: Path, *, nbytes: int = PROBE_BYTES, rounds: int = _ROU
             with mmap.mmap(-1, nbytes) as buffer:  # page-aligned, as direct transfers want it
                 buffer.write(os.urandom(mmap.PAGESIZE) * (nbytes // mmap.PAGESIZE))  # a disk may compress zeros
                 writes, reads = [], []
+                small = memoryview(buffer)[: mmap.PAGESIZE]
+                waits = [_seconds(lambda: os.pwrite(handle, small, 0)) for _ in range(_SMALL_TRANSFERS)]
+                waits += [_seconds(lambda: os.preadv(handle, [small], 0)) for _ in range(_SMALL_TRANSFERS)]
+                small.release()
                 for _ in range(rounds):
                     writes.append(_seconds(lambda: _write(handle, buffer)))
                     reads.append(_seconds(lambda: os.preadv(handle, [buffer], 0)))
@@ -44,6 +50,7 @@ def probe_storage(folder: Path, *, nbytes: int = PROBE_BYTES, rounds: int = _ROU
     return StorageSpeed(
         read_bytes_per_s=nbytes / statistics.median(reads),
         write_bytes_per_s=nbytes / statistics.median(writes),
+        latency_s=statistics.median(waits),
         is_direct=is_direct,
     )
 

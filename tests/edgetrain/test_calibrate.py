@@ -18,7 +18,7 @@ from edgetrain.targets import Target, list_targets, load_target, parse_target, t
 from tests.edgetrain.plan.training_graphs import chain
 
 RATES = Rates(flops_per_s=12e9, memory_bytes_per_s=3e9, launch_s=4e-7)
-SPEED = StorageSpeed(read_bytes_per_s=5e8, write_bytes_per_s=2e8, is_direct=True)
+SPEED = StorageSpeed(read_bytes_per_s=5e8, write_bytes_per_s=2e8, latency_s=1e-4, is_direct=True)
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def test_what_was_measured_says_so_and_the_rest_says_what_it_said() -> None:
     assert (after.flops_per_s, after.memory_bytes_per_s, after.launch_s) == (12e9, 3e9, 4e-7)
     assert after.storage is not None
     assert (after.storage.read_bytes_per_s, after.storage.write_bytes_per_s) == (5e8, 2e8)
+    assert after.storage.latency_s == 1e-4
     changed = {key for key, source in after.sources.items() if source != before.sources[key]}
     assert changed == {
         "flops_per_s",
@@ -55,6 +56,7 @@ def test_what_was_measured_says_so_and_the_rest_says_what_it_said() -> None:
         "launch_s",
         "storage.read_bytes_per_s",
         "storage.write_bytes_per_s",
+        "storage.latency_s",
     }
     assert after.rates_basis == "measured on 2026-01-31"
 

@@ -61,3 +61,15 @@ def test_reading_and_writing_storage_have_their_own_rates() -> None:
     )
     assert (storage.read(200).seconds, storage.write(200).seconds) == (2.0, 4.0)
     assert (storage.read(200).joules, storage.write(200).joules) == pytest.approx((20.0, 80.0))
+
+
+def test_every_transfer_waits_for_the_storage_before_its_bytes_move() -> None:
+    storage = StorageCost(
+        read_bytes_per_s=100.0,
+        write_bytes_per_s=50.0,
+        joules_per_byte_read=0.1,
+        joules_per_byte_written=0.4,
+        latency_s=0.5,
+    )
+    assert (storage.read(200).seconds, storage.write(200).seconds) == (2.5, 4.5)
+    assert storage.read(200).joules == pytest.approx(20.0)
