@@ -52,7 +52,8 @@ def written(model: onnx.ModelProto, batch: Batch, folder: Path) -> Job:
         stored: dict[str, Any] = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         np.savez(file, **stored)
     with (folder / "batch.npz").open("wb") as file:
-        np.savez(file, **{model.graph.input[0].name: batch.data, LABELS: batch.labels})
+        arrays: dict[str, Any] = {model.graph.input[0].name: batch.data, LABELS: batch.labels}
+        np.savez(file, **arrays)
     return Job(
         peer="torch",
         model=str(folder / "model.onnx"),
