@@ -133,6 +133,7 @@ _CALLS: Mapping[str, Callable[[Node], Call]] = {
     "Relu": _simple(jax.nn.relu),
     "Reshape": _simple(lambda x, shape: x.reshape([x.shape[i] if s == 0 else s for i, s in enumerate(shape)])),
     "Slice": _slice,
+    "Softmax": lambda node: lambda x: jax.nn.softmax(x, axis=node.attributes.get("axis", -1)),
     "Sub": _simple(lambda a, b: a - b),
     "Transpose": lambda node: lambda x: x.transpose(tuple(node.attributes["perm"])),
     "Unsqueeze": _simple(lambda x, axes: jnp.expand_dims(x, tuple(axes))),

@@ -127,6 +127,7 @@ _CALLS: Mapping[str, Callable[[Node], Call]] = {
     "Relu": _simple(lambda x: F.relu(x)),
     "Reshape": _simple(lambda x, shape: x.reshape([x.shape[i] if s == 0 else s for i, s in enumerate(shape)])),
     "Slice": _slice,
+    "Softmax": lambda node: lambda x: F.softmax(x, dim=node.attributes.get("axis", -1)),
     "Sub": _simple(lambda a, b: a - b),
     "Transpose": lambda node: lambda x: x.permute(tuple(node.attributes["perm"])),
     "Unsqueeze": _unsqueeze,

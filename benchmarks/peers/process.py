@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class PeerProcess:
-    """A peer that is ready to take steps. Raises `CannotError` where it has no way to train the model, or dies of it."""
+    """A peer that is ready to take steps. Raises `CannotError` where it cannot train the model, or dies of it."""
 
     def __init__(self, job: Job, pythons: Mapping[str, str]) -> None:
         """`pythons` names the interpreter of peers that do not live in this environment."""
@@ -64,7 +65,8 @@ class PeerProcess:
 
     def close(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()  # the end of its input ends the peer
+            with suppress(BrokenPipeError):  # it is dead already
+                self._process.stdin.close()  # the end of its input ends the peer
         self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
@@ -72,7 +74,8 @@ class PeerProcess:
 
     def _ask(self, command: str) -> dict[str, Any]:
         assert self._process.stdin is not None
-        print(command, file=self._process.stdin, flush=True)
+        with suppress(BrokenPipeError):  # then there is no answer
+            print(command, file=self._process.stdin, flush=True)
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:

@@ -1,0 +1,177 @@
+"""The documents of the benchmarks as a page: means first, then every row, the slower ones with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from statistics import geometric_mean
+from typing import Any
+
+from benchmarks.kernels import means
+
+UNKNOWN_REASON = "not explained yet"
+FASTEST = "the fastest for each model"
+
+Row = Mapping[str, Any]
+Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where it fits
+
+_STEPS = """\
+`python -m benchmarks.step --against all`. Every side trains all parameters of the same ONNX graph in float32 with SGD
+and momentum 0.9, on the same batch; their first losses agree to 1e-3. They take turns, each in a process of its own. A
+speedup above 1 means that edgetrain is faster. Memory is how much a fresh process grows over three steps, weights
+included. GF/s count the products of the model, forward and backward, however they are computed."""
+_KERNELS = """\
+`python -m benchmarks.kernels`: single kernels against PyTorch, with no search, packing included on both sides."""
+_START = """\
+`python -m benchmarks.start`: from the start of the process to the first loss, with an empty build cache and with a full
+one."""
+
+_STEP_TIMES = ("model", "batch", "threads", "peer", "step", "peer's step", "speedup")
+_STEP_MORE = ("memory", "peer's memory", "GF/s", "of the peak", "spread", "n", "where the peer is faster")
+_STEP_HEADER = (*_STEP_TIMES, *_STEP_MORE)
+_STEP_MEAN_HEADER = ("peer", "threads", "models", "mean speedup", "least", "memory, ours to the peer's")
+_KERNEL_TIMES = ("kernel", "shape", "threads", "time", "PyTorch's", "speedup")
+_KERNEL_HEADER = (*_KERNEL_TIMES, "GF/s", "spread", "where PyTorch is faster")
+_KERNEL_MEAN_HEADER = ("family", "threads", "shapes", "mean speedup", "least")
+_START_HEADER = ("model", "batch", "cold", "warm", "spread", "n")
+
+
+def page(documents: Mapping[str, Mapping[str, Any]], reasons: Reasons) -> str:
+    """The page for the documents of `step`, `kernels` and `start`."""
+    steps, kernels, starts = (documents[name]["rows"] for name in ("step", "kernels", "start"))
+    compared = [row for row in steps if "peer" in row]
+    peaks = [row for row in steps if "peer" not in row]
+    parts = (
+        "# Performance",
+        _introduction(documents["step"], compared, peaks),
+        "## Training steps",
+        _STEPS,
+        _table(_STEP_MEAN_HEADER, _step_means(compared)),
+        _table(_STEP_HEADER, (_step_line(row, reasons) for row in compared)),
+        "## Kernels",
+        _KERNELS,
+        _table(_KERNEL_MEAN_HEADER, map(_kernel_mean_line, means(kernels))),
+        _table(_KERNEL_HEADER, (_kernel_line(row, reasons) for row in kernels)),
+        "## The first step",
+        _START,
+        _table(_START_HEADER, map(_start_line, starts)),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _introduction(document: Mapping[str, Any], rows: Sequence[Row], peaks: Sequence[Row]) -> str:
+    machine, versions = document["machine"], document["versions"]
+    ours = ", ".join(f"{package} {versions[package]}" for package in ("edgetrain", "apache-tvm", "numpy", "onnx"))
+    peers = ", ".join(sorted({row["peer_version"] for row in rows if "peer_version" in row}))
+    peak = ", ".join(f"{row['gflops']:.0f} GF/s on {_threads(row['threads'])}" for row in peaks)
+    return f"""\
+Written by `python -m benchmarks.performance`; slower rows are shown too. Times are medians; a spread is the width of
+the middle half as a share of the median, ours and the peer's.
+
+- Machine: {machine["cpu"]}, {machine["cores"]} cores, {machine["system"]}, Python {machine["python"]}
+- The peak is what fused multiply-adds reach (`python -m benchmarks.machine_peak`): {peak}
+- Versions: {ours}
+- Peers: {peers}"""
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
+
+
+def _step_means(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """For each number of threads: a line for each peer, and one for the fastest of them on each model."""
+    lines = []
+    for threads in sorted({row["threads"] for row in rows}):
+        timed = [row for row in rows if row["threads"] == threads and row.get("speedup") is not None]
+        groups: dict[str, list[Row]] = {}
+        fastest: dict[tuple[str, int], Row] = {}
+        for row in timed:
+            groups.setdefault(row["peer"], []).append(row)
+            model = (row["model"], row["batch"])
+            if model not in fastest or row["peer_seconds"] < fastest[model]["peer_seconds"]:
+                fastest[model] = row
+        groups[FASTEST] = list(fastest.values())
+        lines += [_step_mean_line(peer, threads, group) for peer, group in groups.items() if group]
+    return lines
+
+
+def _step_mean_line(peer: str, threads: int, rows: Sequence[Row]) -> tuple[str, ...]:
+    speedups = [row["speedup"] for row in rows]
+    both = [(row["peak_bytes"], row["peer_peak_bytes"]) for row in rows]
+    shares = [ours / theirs for ours, theirs in both if ours and theirs]
+    memory = f"{geometric_mean(shares):.2f}" if shares else "-"
+    return peer, str(threads), str(len(rows)), f"{geometric_mean(speedups):.2f}", f"{min(speedups):.2f}", memory
+
+
+def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
+    speedup = row.get("speedup")
+    why = _reason(f"{row['model']}:{row['batch']} {row['peer']}", speedup, reasons)
+    return (
+        row["model"],
+        str(row["batch"]),
+        str(row["threads"]),
+        row["peer"],
+        _seconds(row["seconds"]),
+        _seconds(row.get("peer_seconds")),
+        "-" if speedup is None else f"{speedup:.2f}",
+        _megabytes(row["peak_bytes"]),
+        _megabytes(row.get("peer_peak_bytes")),
+        f"{row['gflops']:.0f}",
+        f"{row['share_of_peak']:.0%}",
+        _spreads(row),
+        str(row["n"]),
+        why if speedup is not None else row["note"],
+    )
+
+
+def _kernel_mean_line(row: Row) -> tuple[str, ...]:
+    mean, least = f"{row['mean_speedup']:.2f}", f"{row['least']:.2f}"
+    return row["family"], str(row["threads"]), str(row["shapes"]), mean, least
+
+
+def _kernel_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
+    return (
+        row["kernel"],
+        row["shape"],
+        str(row["threads"]),
+        _seconds(row["seconds"]),
+        _seconds(row["peer_seconds"]),
+        f"{row['speedup']:.2f}",
+        f"{row['gflops']:.0f}",
+        _spreads(row),
+        _reason(f"{row['kernel']} {row['shape']}", row["speedup"], reasons),
+    )
+
+
+def _start_line(row: Row) -> tuple[str, ...]:
+    times = (_seconds(row["cold_seconds"]), _seconds(row["warm_seconds"]))
+    spreads = f"{row['cold_spread']:.0%}, {row['warm_spread']:.0%}"
+    return row["model"], str(row["batch"]), *times, spreads, str(row["n"])
+
+
+def _reason(what: str, speedup: float | None, reasons: Reasons) -> str:
+    """Why the peer is faster; nothing where it is not."""
+    if speedup is None or speedup >= 1:
+        return ""
+    return next((text for pattern, text in reasons if fnmatchcase(what, pattern)), UNKNOWN_REASON)
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    unit, factor = ("s", 1.0) if value >= 1 else ("ms", 1e3) if value >= 1e-3 else ("µs", 1e6)
+    return f"{value * factor:.3g} {unit}"
+
+
+def _megabytes(value: int | None) -> str:
+    return "-" if value is None else f"{value / 1e6:.3g} MB"
+
+
+def _spreads(row: Row) -> str:
+    found = (row["spread"], row.get("peer_spread"))
+    return ", ".join(f"{spread:.0%}" for spread in found if spread is not None)
+
+
+def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = (header, ["---"] * len(header), *lines)
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
