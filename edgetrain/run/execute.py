@@ -106,8 +106,40 @@ def execute(
     check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
     dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
     folder.create()
+    beginning = _beginning(program, compiled, folder, ladder, budget_bytes)
+    with hold_run(folder.path):
+        _fill_folder(folder, recipe, compiled, program)
+        settings = settings_of(recipe, compiled, program, dataset, folder)
+        feed = DatasetFeed(
+            dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
+        )
+        rehearse(program.manifest, feed, settings)
+        meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
+        growth = _Growth.from_here()
+        with LocalEngine(program, threads=threads, page_directory=folder.path, reserve_bytes=reserve_bytes) as engine:
+            governor = Governor(engine, beginning, limits)
+            with meter:
+                outcome = train(
+                    engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
+                )
+            test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
+            report = _report(
+                engine, compiled, recipe, outcome, test or {}, governor.phases(), plan, target, threads, growth.bytes()
+            )
+            _write_model(engine, program, compiled, folder)
+        if engine.artifact != program:
+            engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
+        report = replace(report, energy=_energy(outcome, plan, recipe, meter, carbon, is_target_here=is_target_here))
+        write_report(report, folder.path)
+    return report
+
+
+def _beginning(
+    program: Artifact, compiled: Compiled, folder: RunFolder, ladder: Ladder | None, budget_bytes: int | None
+) -> Beginning:
+    """What the governor starts from: the program's own rung, and those it may go over to."""
     rung = Rung.of(program)
-    beginning = Beginning(
+    return Beginning(
         folder=folder.path,
         compiled_directory=compiled.directory.resolve(),
         compiled_key=compiled.key,
@@ -115,47 +147,59 @@ def execute(
         ladder=ladder or Ladder.of([rung]),
         budget_bytes=budget_bytes,
     )
-    with hold_run(folder.path):
-        with replaced_file(folder.recipe) as file:
-            file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
-        with replaced_file(folder.schedules) as file:
-            file.write((compiled.directory / SCHEDULES).read_bytes())  # a run that goes on must sum in the same order
-        program.copy_to(folder.program)
-        settings = settings_of(recipe, compiled, program, dataset, folder)
-        feed = DatasetFeed(
-            dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
-        )
-        rehearse(program.manifest, feed, settings)
-        meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
-        baseline = resident_bytes()
-        peak_is_ours = reset_peak()
-        with LocalEngine(program, threads=threads, page_directory=folder.path, reserve_bytes=reserve_bytes) as engine:
-            governor = Governor(engine, beginning, limits)
-            with meter:
-                outcome = train(
-                    engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
-                )
-            energy = Energy.of(
-                steps=outcome.steps_taken,
-                modelled_j=plan.joules * recipe.train.accumulate * outcome.steps_taken,
-                meter=meter,
-                carbon=carbon,
-                is_target_here=is_target_here,
-            )
-            test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
-            peak = peak_resident_bytes()
-            process_peak = peak - baseline if peak_is_ours and peak is not None and baseline is not None else None
-            report = _report(
-                engine, compiled, recipe, outcome, test or {}, governor.phases(), plan, target, threads, process_peak
-            )
-            report = replace(report, energy=energy)
-            parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
-            adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
-            write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
-        if engine.artifact != program:
-            engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
-        write_report(report, folder.path)
-    return report
+
+
+def _fill_folder(folder: RunFolder, recipe: Recipe, compiled: Compiled, program: Artifact) -> None:
+    """Leaves in the folder what a run is resumed from. The run must be held."""
+    with replaced_file(folder.recipe) as file:
+        file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
+    with replaced_file(folder.schedules) as file:
+        file.write((compiled.directory / SCHEDULES).read_bytes())  # a run that goes on must sum in the same order
+    program.copy_to(folder.program)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growth:
+    """How much this process grows from a moment on."""
+
+    baseline_bytes: int | None
+    is_peak_ours: bool
+
+    @classmethod
+    def from_here(cls) -> _Growth:
+        return cls(baseline_bytes=resident_bytes(), is_peak_ours=reset_peak())
+
+    def bytes(self) -> int | None:
+        """The most since then; `None` where the system does not say."""
+        peak = peak_resident_bytes()
+        if not self.is_peak_ours or peak is None or self.baseline_bytes is None:
+            return None
+        return peak - self.baseline_bytes
+
+
+def _write_model(engine: LocalEngine, program: Artifact, compiled: Compiled, folder: RunFolder) -> None:
+    """The ONNX file with the engine's parameters in place of its own, adapters merged."""
+    parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
+    adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
+    write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
+
+
+def _energy(
+    outcome: TrainOutcome,
+    plan: Plan,
+    recipe: Recipe,
+    meter: EnergyMeter,
+    carbon: CarbonIntensity,
+    *,
+    is_target_here: bool,
+) -> Energy:
+    return Energy.of(
+        steps=outcome.steps_taken,
+        modelled_j=plan.joules * recipe.train.accumulate * outcome.steps_taken,
+        meter=meter,
+        carbon=carbon,
+        is_target_here=is_target_here,
+    )
 
 
 def settings_of(
