@@ -200,12 +200,21 @@ def _choose_stored(inputs: Inputs, budget: Budget) -> tuple[Plan, frozenset[str]
                 break
             continue
         inputs.progress(f"planning with {len(stored)} tensors in storage" if stored else "planning", 0, 0)
-        plan = attempt(inputs.storing(stored), budget)
+        way = inputs.storing(stored)
+        plan = attempt(way, budget) if _is_promising(way, budget) else None
         if plan is not None:
             found.append((plan, stored))
         if len(found) > _LOOK_BEYOND or (found and not stored):
             break
     return min(found, key=lambda pair: _rank(inputs, pair[0]), default=None)
+
+
+def _is_promising(inputs: Inputs, budget: Budget) -> bool:
+    """False where nothing holds the training function's limit, even without fragmentation: known before a plan is."""
+    if budget.memory_bytes is None:
+        return True
+    question = inputs.question(main_function(inputs.graph), budget.memory_bytes - inputs.layout.nbytes)
+    return question.fits(question.everything) or next(sketches(inputs.solver, question), None) is not None
 
 
 def _rank(inputs: Inputs, plan: Plan) -> tuple[bool, float]:

@@ -257,7 +257,8 @@ class _FunctionWriter:
         if name in self.persistent_offsets:
             raise InternalError(f"{self.function}: step {number} pages `{name}`, which is persistent")
         yield f"  EDGE_TRY(edge_page_start_{direction}({self.slots[name].number}, {self._pointer(number, name)}));"
-        self.under_way[name] = direction
+        # A write behind a read that nobody waited for: what reads the tensor next still has to wait for the read.
+        self.under_way[name] = "read" if self.under_way.get(name) == "read" else direction
 
     def _wait(self, name: str) -> Iterator[str]:
         if name in self.under_way:

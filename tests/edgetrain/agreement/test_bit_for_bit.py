@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
-from edgetrain.errors import PlanInfeasibleError
+from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.job import device_costs
-from edgetrain.plan.planner import least_bytes
+from edgetrain.plan.planner import least_bytes, smallest_budget
 from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
 from edgetrain.plan.solvers import SOLVERS, STAND_INS, STORING_SOLVERS
 from edgetrain.program.compile import Compiled, compile_graph
@@ -104,6 +105,40 @@ def test_a_fast_solvers_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keepin
     assert _recomputes(plan) or (storage is not None and _pages(plan))
     runs = [workshop.train(compiled, batches, options, learning_rate=RATE, plan=p, threads=2) for p in (plan, None)]
     _assert_same_bits(*runs)
+
+
+# What the tests above do not train: the model, and the shape of its input. The dense ones have nothing to plan: what
+# they hold at their peak is what one op reads and writes.
+OTHER_MODELS: Mapping[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "tie-cnn": (models.tie_cnn, models.TIE_IMAGE),
+    "mobilenet": (models.mobilenet, models.MOBILENET_IMAGE),
+    "transformer": (models.transformer, models.TRANSFORMER_IMAGE),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_every_solvers_plans_train_every_model_to_the_same_bits(name: str, workshop: Workshop) -> None:
+    """A random budget for each solver; one that has no plan there says so, and is passed over."""
+    make, image = OTHER_MODELS[name]
+    options = TrainOptions(batch=32, optimizer=OptimizerOptions(kind="adamw"))  # large enough for tensors of a page
+    compiled = workshop.compile(make(), options)
+    batches = make_batches(image, models.CLASSES, loss=options.loss, size=32, seed=3, count=2)
+    kept = workshop.plan(compiled)
+    expected = workshop.train(compiled, batches, options, learning_rate=RATE, plan=kept)
+    rng = random.Random(name)
+    costs = analytic_costs_by_function(compiled.graph, device_costs(workshop.target))
+    least = smallest_budget(compiled.graph, costs, storage=STORAGE)
+    compared: list[str] = []
+    for solver in SOLVERS:
+        budget = Budget(memory_bytes=Bytes(rng.randint(least, kept.peak_bytes - 1)))
+        try:
+            plan = workshop.plan(compiled, budget, solver=solver, storage=STORAGE)
+        except (PlanInfeasibleError, UsageError):
+            continue
+        compared.append(solver)
+        _assert_same_bits(workshop.train(compiled, batches, options, learning_rate=RATE, plan=plan), expected)
+    assert "greedy" in compared
+    assert "milp" in compared
 
 
 def test_a_plan_with_free_storage_pages(workshop: Workshop) -> None:

@@ -19,6 +19,7 @@ from edgetrain.graph.options import TrainOptions
 from edgetrain.job import codegen_of, device_costs
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.program import compiler_process
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
@@ -33,6 +34,9 @@ from edgetrain.targets import HOST, Target, load_target
 from tests.edgetrain.agreement.trained import Batch, Trained
 
 NO_LIMIT = Budget()
+
+
+_HURRIED = SolverOptions(time_limit_s=3.0)
 
 
 class FixedBatches:
@@ -109,8 +113,9 @@ class Workshop:
         solver: str = "greedy",
         storage: StorageCost | None = None,
     ) -> Plan:
+        """Exact solvers get a few seconds: what they have by then is a plan like any other."""
         costs = analytic_costs_by_function(compiled.graph, device_costs(self.target))
-        return make_plan(compiled.graph, budget, costs, solver=solver, storage=storage)
+        return make_plan(compiled.graph, budget, costs, solver=solver, storage=storage, options=_HURRIED)
 
     def build(self, compiled: Compiled, plan: Plan) -> Artifact:
         return build_program(compiled, plan, codegen_of(self.target), cache=self.cache)

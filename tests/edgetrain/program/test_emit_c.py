@@ -124,8 +124,13 @@ class Walk:
             self.compute(next(op for op in self.graph.functions["step"] if name in op.writes))
 
     def evict(self) -> None:
+        """Lets some go; brings some back that nobody asks for yet, and writes some again that storage has already."""
+        for name in sorted(self.stored - set(self.live)):
+            if self.choose.random() < 0.2:
+                self.begin(name)
+                self.steps.append(PageIn(name))
         for name in tuple(self.live):
-            if self.choose.random() < 0.5 and name not in self.stored:
+            if self.choose.random() < (0.2 if name in self.stored else 0.5):
                 self.steps.append(PageOut(name))
                 self.stored.add(name)
             if self.choose.random() < 0.4:
