@@ -7,6 +7,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import ir, relax, runtime, s_tir, te, tirx, topi
+from tvm.ir import Call, TensorLoad
 from tvm.ir.expr import Constant
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as tir_script
@@ -19,10 +20,12 @@ VERSION: str = tvm.__version__
 __all__ = [
     "PIPELINE_MAP",
     "VERSION",
+    "Call",
     "Constant",
     "IRBuilder",
     "PrimFunc",
     "Target",
+    "TensorLoad",
     "constant_like",
     "dtype_of",
     "ir",

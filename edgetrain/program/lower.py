@@ -17,6 +17,7 @@ from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
 from edgetrain.program.schedules import Choices, ScheduleChoice, applied
+from edgetrain.program.select_loads import load_before_selecting
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.loops import REGISTERS
@@ -143,7 +144,8 @@ def _prepared(kernel: Kernel) -> Any:
     return function.with_attr("tirx.noalias", False) if kernel.in_place else function
 
 
-def _passes_before_pointers() -> list[Any]:
+def passes_before_pointers() -> list[Any]:
+    """From scheduled blocks to flat loops."""
     s, x = s_tir.transform, tirx.transform
     return [
         s.CanonicalizeLoop(),
@@ -152,9 +154,10 @@ def _passes_before_pointers() -> list[Any]:
         s.ConvertBlocksToOpaque(),
         s.CompactBufferAllocation(),
         s.LowerMatchBuffer(),
-        s.StmtSimplify(),
         s.LowerOpaqueBlock(),
+        # Before any simplification: only as they were fused do the indices of a loop over several axes become one sum.
         x.FlattenBuffer(),
+        s.StmtSimplify(),
         x.BF16ComputeLegalize(),
         x.NarrowDataType(32),
         s.LoopPartition(),
@@ -165,6 +168,7 @@ def _passes_before_pointers() -> list[Any]:
         s.RenormalizeSplitPattern(),
         x.StmtSimplify(),
         x.RemoveNoOp(),
+        load_before_selecting(),
         s.RewriteUnsafeSelect(),
         x.CommonSubexprElim(),
     ]
@@ -173,7 +177,7 @@ def _passes_before_pointers() -> list[Any]:
 def scratch_of(kernel: Kernel) -> tuple[int, ...]:
     """The sizes of what a scheduled kernel wants beside its tensors, in the order of its extra pointers."""
     module = tvm.IRModule({kernel.symbol: _prepared(kernel)})
-    lowered = ir.transform.Sequential(_passes_before_pointers())(module)
+    lowered = ir.transform.Sequential(passes_before_pointers())(module)
     return tuple(nbytes for _, nbytes in _arena_allocations(lowered[kernel.symbol].body))
 
 
@@ -250,7 +254,7 @@ def _register_pipeline() -> str:
 
     def pipeline() -> tuple[Any, Any, Any]:
         def lower_module(module: Any, _context: Any) -> Any:
-            passes = [*_passes_before_pointers(), _use_raw_pointers(), tirx.transform.BF16StorageLegalize()]
+            passes = [*passes_before_pointers(), _use_raw_pointers(), tirx.transform.BF16StorageLegalize()]
             return ir.transform.Sequential(passes)(module)
 
         return (

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetrain._tvm import te, tirx, topi
+from edgetrain._tvm import te, tirx, topi, tvm
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
-from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
+from edgetrain.program.lower import CodegenTarget, compile_kernels, lower, passes_before_pointers
 from edgetrain.program.toolchain import find_compiler
 from edgetrain.targets import HOST as HOST_NAME
 from edgetrain.targets import load_target
+from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 
 pytestmark = pytest.mark.compile
@@ -138,3 +139,14 @@ def test_an_index_that_wraps_inside_of_a_vector_reads_no_foreign_memory(tmp_path
     one, two = x[..., :pairs], x[..., pairs:]
     expected = np.concatenate([cosine * one - sine * two, sine * one + cosine * two], -1)
     np.testing.assert_allclose(rotated, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loop_over_several_axes_runs_through_memory_without_dividing() -> None:
+    shape = (512, 512, 3, 3)  # in tiles of 512, of which nine make up the last three axes
+    x = te.placeholder(shape, "float32", name="x")
+    function = te.create_prim_func([x, te.compute(shape, lambda *i: x[i] + x[i])])
+    scheduled = rules.schedule(function, Features(vector_bits=256, vector_registers=16, cores=2))
+    module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})
+    text = tvm.ir.transform.Sequential(passes_before_pointers())(module).script()
+    assert "range(512)" in text
+    assert "//" not in text
