@@ -9,6 +9,8 @@ from edgetrain._tvm import shape_of, te, tirx
 from edgetrain.graph.gradients.rule import Backward, Gradients, Rule
 from edgetrain.graph.gradients.window import Window, end_pads_of, guarded, window_of
 
+_LARGEST_INT8 = 127
+
 
 def _kernel(attributes: Any) -> tuple[int, int]:
     return int(attributes.pool_size[0]), int(attributes.pool_size[1])
@@ -25,18 +27,19 @@ def _max_pool2d(step: Backward) -> Gradients:
 
 
 def max_pool2d_winner(data: Any, pooled: Any, *, kernel: tuple[int, int], window: Window) -> Any:
-    """The number of the tap (row by row) that first holds the window's maximum."""
+    """The number of the tap (row by row) that first holds the window's maximum, in a byte where the numbers fit."""
     _, _, height, width = shape_of(data)
     batch, channels, out_height, out_width = shape_of(pooled)
     rows, columns = kernel
     r, s = te.reduce_axis((0, rows), "r"), te.reduce_axis((0, columns), "s")
-    nobody = tirx.const(rows * columns, "int32")
+    number = "int8" if rows * columns <= _LARGEST_INT8 else "int32"
+    nobody = tirx.const(rows * columns, number)
 
     def element(n: Any, c: Any, y: Any, x: Any) -> Any:
         h, w = window.source(y, 0, r), window.source(x, 1, s)
         guards = window.inside(h, 0, outputs=out_height, size=height, taps=rows)
         guards += window.inside(w, 1, outputs=out_width, size=width, taps=columns)
-        tap = tirx.Cast("int32", r * columns + s)
+        tap = tirx.Cast(number, r * columns + s)
         # Select, not if_then_else: vectorised lanes differ in the condition.
         hit = tirx.Select(data[n, c, h, w] == pooled[n, c, y, x], tap, nobody)
         return te.min(guarded(guards, hit, nobody), axis=[r, s])
@@ -54,7 +57,7 @@ def max_pool2d_gradient(
     def element(n: Any, c: Any, h: Any, w: Any) -> Any:
         y, row, row_guards = window.meet(h, 0, r, kernel[0], out_height)
         x, column, column_guards = window.meet(w, 1, s, kernel[1], out_width)
-        won = winners[n, c, y, x] == tirx.Cast("int32", row * kernel[1] + column)
+        won = winners[n, c, y, x] == tirx.Cast(winners.dtype, row * kernel[1] + column)
         share = tirx.Select(won, dy[n, c, y, x], tirx.const(0, dy.dtype))
         return te.sum(guarded(row_guards + column_guards, share), axis=[r, s])
 

@@ -20,6 +20,7 @@ from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, lower
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.channelwise import Channelwise
+from edgetrain_tuner.rules.pooling import Pooling
 from tests.edgetrain_tuner.rules.unscheduled import written
 
 pytestmark = pytest.mark.compile
@@ -116,25 +117,41 @@ def _main_c(sizes: list[int], scratch: tuple[int, ...]) -> str:
     )
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("part", ["forward", "data", "weight"])
-def test_a_depthwise_convolution_and_its_gradients(part: str, stride: int, tmp_path: Path) -> None:
+def _emulated(function: Any, arrays: list[Array], folder: Path) -> Array:
+    """What the kernel makes of the arrays, scheduled without a search, on an emulated processor."""
     qemu = shutil.which("qemu-aarch64-static")
     if qemu is None:
         pytest.skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
-    function = _function(part, stride)
-    assert written(function, Channelwise(), NEON) is not None
     lowered = _lowered(function)
-    compile_kernels(lowered.kernels, AARCH64, tmp_path / "kernel.o")
+    compile_kernels(lowered.kernels, AARCH64, folder / "kernel.o")
     shapes = _shapes(function)
     scratch = lowered.graph.functions["step"][0].scratch_bytes
-    (tmp_path / "main.c").write_text(_main_c([int(np.prod(shape)) for shape in shapes], scratch))
+    (folder / "main.c").write_text(_main_c([int(np.prod(shape)) for shape in shapes], scratch))
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-O1"]
-    subprocess.run([*zig, "main.c", "kernel.o", "-o", "main", "-lm"], cwd=tmp_path, check=True)
-    random = np.random.default_rng(5)
-    first, second = (random.standard_normal(shape).astype(np.float32) for shape in shapes[:-1])
-    done = subprocess.run([qemu, "./main"], cwd=tmp_path, input=first.tobytes() + second.tobytes(), capture_output=True)
+    subprocess.run([*zig, "main.c", "kernel.o", "-o", "main", "-lm"], cwd=folder, check=True)
+    given = b"".join(array.tobytes() for array in arrays)
+    done = subprocess.run([qemu, "./main"], cwd=folder, input=given, capture_output=True)
     assert done.returncode == 0, done.stderr
-    computed = np.frombuffer(done.stdout, np.float32).reshape(shapes[-1])
+    return np.frombuffer(done.stdout, np.float32).reshape(shapes[-1])
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("part", ["forward", "data", "weight"])
+def test_a_depthwise_convolution_and_its_gradients(part: str, stride: int, tmp_path: Path) -> None:
+    function = _function(part, stride)
+    assert written(function, Channelwise(), NEON) is not None
+    random = np.random.default_rng(5)
+    first, second = (random.standard_normal(shape).astype(np.float32) for shape in _shapes(function)[:-1])
     expected = _expected(part, stride, first, second)
+    computed = _emulated(function, [first, second], tmp_path)
     np.testing.assert_allclose(computed, expected, rtol=0, atol=2e-6 * TAPS * np.abs(expected).max())
+
+
+def test_a_pool_whose_padding_is_cut_off(tmp_path: Path) -> None:
+    x = te.placeholder((BATCH, CHANNELS, SIZE, SIZE), name="x")
+    function = te.create_prim_func([x, topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")])
+    assert written(function, Pooling(), NEON) is not None
+    data = np.random.default_rng(6).standard_normal(_shapes(function)[0]).astype(np.float32)
+    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+    np.testing.assert_array_equal(_emulated(function, [data], tmp_path), windows.max((-2, -1)))

@@ -30,17 +30,24 @@ def assert_computes_the_same(function: Any, rule: Rule, features: Features) -> N
 def assert_same_result(function: Any, rewritten: Any) -> None:
     """Both kernels compute the same from random numbers, but for the order of sums."""
     random = np.random.default_rng(3)
-    shapes = [tuple(int(extent) for extent in p.ty.shape) for p in function.params[:-1]]
-    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    arrays = [_drawn(random, p.ty) for p in function.params[:-1]]
     expected = _run(function, arrays)
     np.testing.assert_allclose(_run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+def _drawn(random: np.random.Generator, ty: Any) -> Any:
+    """Normal numbers, or small whole ones."""
+    shape, dtype = tuple(int(extent) for extent in ty.shape), str(ty.dtype)
+    return random.standard_normal(shape, np.float32) if dtype == "float32" else random.integers(0, 9, shape, dtype)
 
 
 def _run(function: Any, arrays: list[Any]) -> Any:
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     compiled = tvm.compile(module, target={"kind": "llvm"})
-    shape = tuple(int(extent) for extent in function.params[-1].ty.shape)
+    result = function.params[-1].ty
+    shape, dtype = tuple(int(extent) for extent in result.shape), str(result.dtype)
     # Not zeros: an element that nobody writes must show.
-    tensors = [tvm.runtime.tensor(a) for a in (*arrays, np.full(shape, np.nan, np.float32))]
+    unwritten = np.full(shape, np.nan if dtype == "float32" else -1, dtype)
+    tensors = [tvm.runtime.tensor(a) for a in (*arrays, unwritten)]
     compiled["main"](*tensors)
     return tensors[-1].numpy()
