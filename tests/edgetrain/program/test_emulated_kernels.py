@@ -155,3 +155,12 @@ def test_a_pool_whose_padding_is_cut_off(tmp_path: Path) -> None:
     padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
     np.testing.assert_array_equal(_emulated(function, [data], tmp_path), windows.max((-2, -1)))
+
+
+def test_a_softmax_whose_exponentials_are_arithmetic(tmp_path: Path) -> None:
+    x = te.placeholder((37, 61), name="x")
+    function = te.create_prim_func([x, topi.nn.softmax(x)])
+    data = np.random.default_rng(7).standard_normal((37, 61)).astype(np.float32) * np.float32(30)
+    exact = np.exp((data - data.max(1, keepdims=True)).astype(np.float64))
+    exact /= exact.sum(1, keepdims=True)
+    np.testing.assert_allclose(_emulated(function, [data], tmp_path), exact, rtol=1e-6, atol=1e-37)

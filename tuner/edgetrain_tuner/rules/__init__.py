@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from edgetrain_tuner.elementary import as_arithmetic
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.channelwise import Channelwise
 from edgetrain_tuner.rules.contraction import MINIMUM_LANES, find
@@ -25,7 +26,7 @@ def schedule(function: Any, features: Features) -> Any:
     """The scheduled PrimFunc from the first rule that knows `function`: no search, no cache."""
     kernel = _analysed(function, features)
     proposed = _proposed(kernel, features)[0]
-    return _rule(proposed).write(kernel, features, proposed.parameters)
+    return _written(kernel, proposed, features)
 
 
 def propose(function: Any, features: Features) -> Sequence[Schedule]:
@@ -35,7 +36,7 @@ def propose(function: Any, features: Features) -> Sequence[Schedule]:
 
 def apply(function: Any, schedule: Schedule, features: Features) -> Any:
     """The scheduled PrimFunc. Raises `ScheduleRefusedError` where the schedule does not fit kernel or target."""
-    return _rule(schedule).write(_analysed(function, features), features, schedule.parameters)
+    return _written(_analysed(function, features), schedule, features)
 
 
 def neighbours(function: Any, schedule: Schedule, features: Features) -> list[tuple[str, Schedule]]:
@@ -66,6 +67,10 @@ def _analysed(function: Any, features: Features) -> Kernel:
 def _proposed(kernel: Kernel, features: Features) -> list[Schedule]:
     proposals = ((rule.name, rule.propose(kernel, features)) for rule in RULES)
     return [Schedule(name, parameters) for name, parameters in proposals if parameters is not None]
+
+
+def _written(kernel: Kernel, schedule: Schedule, features: Features) -> Any:
+    return as_arithmetic(_rule(schedule).write(kernel, features, schedule.parameters), features)
 
 
 def _rule(schedule: Schedule) -> Rule:

@@ -1,0 +1,149 @@
+"""exp, erf, tanh and sigmoid as arithmetic, which LLVM turns into vectors; libm takes one number at a time.
+
+Within 2 units in the last place of the exact value, 3 for sigmoid, with these limits: NaN stays NaN, exp is
+infinite above the largest float's logarithm and 0 where it would be subnormal, erf and tanh end at exactly 1 and -1.
+
+LLVM may reassociate sums here. Where an order matters, a minimum or maximum that never bites stands between the terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call
+
+from edgetrain_tuner.features import Features
+
+MINIMUM_LANES = 4  # in a narrower register, calls to libm are smaller and as fast
+_FLOAT, _INTEGER = "float32", "int32"
+
+_LARGEST_EXPONENT = 88.72283935546875  # above, exp is larger than any float
+_LEAST_EXPONENT = -87.33654022216797  # below, exp is subnormal
+_LOG2_E = math.log2(math.e)
+# ln 2 in two parts, of which the first times any exponent is exact; then the polynomial. From Cephes, expf.c.
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+_MANTISSA_BITS = 23
+
+# Up to the middle x + x · P(x²), beyond it 1 - exp(-t - t · P(t)) of the magnitude t: N. Juffa's erff.
+_ERF_MIDDLE, _ERF_END = 0.927734375, 4.0  # from the end on the nearest float is 1
+_ERF_NEAR = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
+_ERF_FAR = (
+    -1.72853470e-5,
+    3.83197126e-4,
+    -3.88396438e-3,
+    2.42546219e-2,
+    -1.06777877e-1,
+    -6.34846687e-1,
+    -1.28717512e-1,
+)
+# Up to the middle x + x³ · P(x²), beyond it 1 - 2 / (exp(2t) + 1): Cephes, tanhf.c.
+_TANH_MIDDLE = 0.625
+_TANH_NEAR = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+
+
+def as_arithmetic(function: Any, features: Features) -> Any:
+    """The kernel with elementary functions of single floats written out, on targets with vectors."""
+    if features.lanes < MINIMUM_LANES:
+        return function
+
+    def on_call(call: Any) -> Any:
+        written = _FUNCTIONS.get(str(getattr(call.op, "name", "")))
+        return written(call.args[0]) if written is not None and str(call.ty.dtype) == _FLOAT else call
+
+    body = tvm_ffi.structural_map(function.body, (Call, on_call))
+    return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+
+
+def _number(value: float) -> Any:
+    return tirx.FloatImm(_FLOAT, value)
+
+
+def _named(value: Any, use: Callable[[Any], Any]) -> Any:
+    """`use` of the value, which is computed once."""
+    variable = tirx.Var("v", value.ty)
+    return tirx.Let(variable, value, use(variable))
+
+
+def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    total = _number(coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = total * x + _number(coefficient)
+    return total
+
+
+def _between(x: Any, low: float, high: float) -> Any:
+    return tirx.min(tirx.max(x, _number(low)), _number(high))
+
+
+def _exp(argument: Any) -> Any:
+    """2ⁿ · exp(r) with |r| ≤ ln 2 / 2: n goes straight into the exponent's bits."""
+
+    def of(x: Any) -> Any:
+        inside = _between(x, _LEAST_EXPONENT, _LARGEST_EXPONENT)
+        return _named(
+            inside, lambda y: _named(tirx.floor(y * _number(_LOG2_E) + _number(0.5)), lambda n: scaled(x, y, n))
+        )
+
+    def scaled(x: Any, y: Any, n: Any) -> Any:
+        # The maximum keeps both parts of ln 2 apart.
+        rest = tirx.max(y - n * _number(_LN2_HIGH), _number(-1.0)) - n * _number(_LN2_LOW)
+        power = _named(rest, lambda r: _polynomial(r, _EXP) * r * r + r + _number(1.0))
+        bits = tirx.reinterpret(_INTEGER, power) + tirx.Cast(_INTEGER, n) * (1 << _MANTISSA_BITS)
+        return _named(tirx.reinterpret(_FLOAT, bits), lambda result: limited(x, result))
+
+    def limited(x: Any, result: Any) -> Any:
+        above = tirx.Select(x > _number(_LARGEST_EXPONENT), _number(math.inf), result)
+        below = tirx.Select(x < _number(_LEAST_EXPONENT), _number(0.0), above)
+        return _unless_nan(x, below)
+
+    return _named(argument, of)
+
+
+def _unless_nan(x: Any, value: Any) -> Any:
+    return tirx.Select(tirx.isnan(x), x, value)
+
+
+def _odd(argument: Any, middle: float, near: Callable[[Any, Any], Any], far: Callable[[Any], Any]) -> Any:
+    """`near` of the argument and its square up to the middle, beyond it `far` of the magnitude, with the sign."""
+
+    def of(x: Any) -> Any:
+        return _named(tirx.max(x, _number(0.0) - x), lambda t: _named(far(t), lambda outer: joined(x, t, outer)))
+
+    def joined(x: Any, t: Any, outer: Any) -> Any:
+        signed = tirx.Select(x < _number(0.0), _number(0.0) - outer, outer)
+        inner = _named(x * x, lambda square: near(x, square))
+        return _named(inner, lambda v: _unless_nan(x, tirx.Select(t > _number(middle), signed, v)))
+
+    return _named(argument, of)
+
+
+def _erf(argument: Any) -> Any:
+    def far(t: Any) -> Any:
+        inside = tirx.min(t, _number(_ERF_END))
+        return _named(inside, lambda u: _number(1.0) - _exp(_polynomial(u, _ERF_FAR) * u - u))
+
+    return _odd(argument, _ERF_MIDDLE, lambda x, square: _polynomial(square, _ERF_NEAR) * x + x, far)
+
+
+def _tanh(argument: Any) -> Any:
+    def far(t: Any) -> Any:
+        return _number(1.0) - _number(2.0) / (_exp(t + t) + _number(1.0))
+
+    return _odd(argument, _TANH_MIDDLE, lambda x, square: _polynomial(square, _TANH_NEAR) * square * x + x, far)
+
+
+def _sigmoid(argument: Any) -> Any:
+    return _number(1.0) / (_number(1.0) + _exp(_number(0.0) - argument))
+
+
+_FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "tirx.exp": _exp,
+    "tirx.erf": _erf,
+    "tirx.tanh": _tanh,
+    "tirx.sigmoid": _sigmoid,
+}
