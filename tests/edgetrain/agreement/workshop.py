@@ -101,7 +101,8 @@ class Workshop:
         key = cache_key("agreement", request.to_json())
 
         def build(out: Path) -> None:
-            compiler_process._compile(request.to_json(), out, io.StringIO())
+            job = {"request": request.to_json(), "objects": str(self.root / "objects"), "stores": None}
+            compiler_process._compile(job, out, io.StringIO())
 
         return Compiled(directory=self.cache.put(key, build), key=key)
 
