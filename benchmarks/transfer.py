@@ -238,7 +238,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tuner = Tuner(library, features)
         for family in families(options.kernels.split(",")):
             rows.append(measure(family, tuner, options, target.to_tvm()))
-            print(f"{family.name}: done", file=sys.stderr)
+            shares = ", ".join(
+                f"{way} {rows[-1][f'{way} of best']:.2f}" for way in WAYS if f"{way} of best" in rows[-1]
+            )
+            print(f"{family.name}: {shares}", file=sys.stderr)
         library.close()
     show_table(rows, ("family", "shape", *(f"{way} of best" for way in WAYS)))
     print()
