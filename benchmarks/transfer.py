@@ -1,15 +1,16 @@
 """What a schedule that was found for another shape is worth: with no trial, with 8, with 24, against a deep search.
 
     python -m benchmarks.transfer [--json FILE] [--kernels conv,...] [--donor-trials 24] [--long 96] [--deep 64]
-                                  [--rounds 15]
+                                  [--rounds 40]
 
 For each family of kernels (a product, a convolution, its gradients, the same over single channels) one shape is the
-receiver and all others are donors, which are tuned first. Then the receiver gets the best-ranked donor's schedule
-untried, the best of 8 and of 24 trials that begin with the donors, and, with no donor, what the rules propose, what
-our own search finds in `--long` trials and TVM's MetaSchedule in `--deep`. The faster of these two is what shares are
-of. All of them are timed again at the end, in turns, as often as each other:
-only those times count. One thread on every side. MetaSchedule measures with TVM's own runtime, and is called through
-it. It needs `pip install cloudpickle xgboost`; without the latter it searches at random.
+receiver and all others are donors, which are tuned first. Then the receiver gets what `fit` would take untried (the
+nearest donor's schedule if that is near enough and brought enough, else the rule's), the best of 8 and of 24 trials
+that begin with the donors, and, with no donor, what the rules propose, what our own search finds in `--long` trials
+and TVM's MetaSchedule in `--deep`. The faster of these two is what shares are of. All of them are timed again at the
+end, in turns, as often as each other: only those times count, the quickest of each. One thread on every side.
+MetaSchedule measures with TVM's own runtime, and is called through it. It needs `pip install cloudpickle xgboost`;
+without the latter it searches at random.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kernel_cases import Case, Convolution, convolution_cases, product_cases
-from benchmarks.measure import show_table, time_in_turns, write_json
+from benchmarks.measure import show_table, write_json
 from edgetrain._tvm import runtime, tvm
 from edgetrain.program.kernel_library import KernelLibrary
 from edgetrain.program.lower import CodegenTarget
@@ -40,10 +41,10 @@ from edgetrain_tuner.measure.bench import Bench, Subject
 from edgetrain_tuner.measure.outcome import MEASURED, Outcome
 from edgetrain_tuner.schedule import Schedule
 from edgetrain_tuner.search import Allowance, Tunable, search
+from edgetrain_tuner.transfer import CLASS, FARTHEST_UNTRIED, LEAST_SPEEDUP, shape_distance
+from edgetrain_tuner.workload import workload_of
 
-TRIALS = (8, 24)
-WAYS = ("rule", "untried", *(f"{trials} trials" for trials in TRIALS), "long", "deep")
-MOST_DONORS = 6
+WAYS = ("rule", "untried", "8 trials", "24 trials", "long", "deep")
 
 
 def _dense(channels: int, size: int, filters: int, taps: int, stride: int = 1) -> Convolution:
@@ -103,6 +104,15 @@ class Counting:
         return outcome
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The best schedule, what it brought over the rule's, and the seconds that it took to find it."""
+
+    schedule: Schedule
+    speedup: float
+    search_s: float
+
+
 class Tuner:
     """Searches on this machine with one thread."""
 
@@ -111,8 +121,7 @@ class Tuner:
         self.features = features
         self.counting = Counting(bench=Bench(library.build, features))
 
-    def tuned(self, case: Case, trials: int, starts: Sequence[Schedule]) -> tuple[Schedule, float]:
-        """The best schedule and the seconds that it took to find it."""
+    def tuned(self, case: Case, trials: int, starts: Sequence[Schedule]) -> Found:
         function = case.function()
         began = time.perf_counter()
         default, *others = rules.propose(function, self.features)
@@ -126,7 +135,10 @@ class Tuner:
         )
         (found,) = search([tunable], self.counting, Allowance(trials=trials, clock=time.perf_counter))
         self.counting.bench.close(0)
-        return found.best.schedule if found.best else default, time.perf_counter() - began
+        took_s = time.perf_counter() - began
+        if found.best is None:
+            return Found(schedule=default, speedup=1.0, search_s=took_s)
+        return Found(schedule=found.best.schedule, speedup=found.best.outcome.speedup, search_s=took_s)
 
 
 def deep(case: Case, trials: int, target: Any) -> tuple[Any | None, float]:
@@ -172,25 +184,43 @@ def _cost_model() -> str:
 def measure(family: Family, tuner: Tuner, options: argparse.Namespace, target: Any) -> dict[str, object]:
     """One row: seconds of each way, all timed in turns, and how long each took to find."""
     case, features = family.receiver, tuner.features
-    lent = [tuner.tuned(donor, options.donor_trials, ())[0] for donor in family.donors]
     function = case.function()
-    refitted = list(dict.fromkeys(rules.refit(function, schedule, features) for schedule in lent))[:MOST_DONORS]
-    schedules: dict[str, Schedule] = {"rule": rules.propose(function, features)[0], "untried": refitted[0]}
+    workload = workload_of(function)
+    lent = [
+        (shape_distance(workload, workload_of(donor.function())), tuner.tuned(donor, options.donor_trials, ()))
+        for donor in family.donors
+    ]
+    lent.sort(key=lambda pair: pair[0])
+    good = [found for distance, found in lent if distance <= FARTHEST_UNTRIED and found.speedup >= LEAST_SPEEDUP[CLASS]]
+    starts = [rules.refit(function, found.schedule, features) for _, found in lent]
+    schedules: dict[str, Schedule] = {"rule": rules.propose(function, features)[0]}
+    schedules["untried"] = rules.refit(function, good[0].schedule, features) if good else schedules["rule"]
     search_s = {"rule": 0.0, "untried": 0.0}
-    for trials in TRIALS:
-        schedules[f"{trials} trials"], search_s[f"{trials} trials"] = tuner.tuned(case, trials, refitted)
-    schedules["long"], search_s["long"] = tuner.tuned(case, options.long, ())
+    for name, trials, begin in (("8 trials", 8, starts), ("24 trials", 24, starts), ("long", options.long, ())):
+        found = tuner.tuned(case, trials, begin)
+        schedules[name], search_s[name] = found.schedule, found.search_s
     calls = {name: _call(tuner.library, rules.apply(function, s, features), case) for name, s in schedules.items()}
     if options.deep:
-        found, search_s["deep"] = deep(case, options.deep, target)
-        if found is not None:
-            calls["deep"] = _tvm_call(found, case)
-    timings = time_in_turns(calls, rounds=options.rounds)
+        compiled, search_s["deep"] = deep(case, options.deep, target)
+        if compiled is not None:
+            calls["deep"] = _tvm_call(compiled, case)
+    timings = quickest_in_turns(calls, rounds=options.rounds)
     row: dict[str, object] = {"family": family.name, "shape": case.shape, "donors": len(family.donors)}
     for name, timing in timings.items():
-        row |= {f"{name} s": timing.seconds, f"{name} spread": timing.spread, f"{name} search s": search_s[name]}
-    reference = min(timings[name].seconds for name in ("deep", "long") if name in timings)
-    return row | {f"{name} of best": reference / timing.seconds for name, timing in timings.items()}
+        row |= {f"{name} s": timing, f"{name} search s": search_s[name]}
+    reference = min(timings[name] for name in ("deep", "long") if name in timings)
+    return row | {f"{name} of best": reference / timing for name, timing in timings.items()}
+
+
+def quickest_in_turns(calls: Mapping[str, Callable[[], None]], *, rounds: int) -> dict[str, float]:
+    """The quickest call of each, all in turns: as in the search itself, since what else a machine does only adds."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 1):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            samples[name].append(time.perf_counter() - began)
+    return {name: min(times[1:]) for name, times in samples.items()}
 
 
 def _call(library: KernelLibrary, function: Any, case: Case) -> Callable[[], None]:
@@ -227,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--donor-trials", type=int, default=24)
     parser.add_argument("--long", type=int, default=96, help="trials of our own search without donors")
     parser.add_argument("--deep", type=int, default=64, help="trials of MetaSchedule; 0 leaves it out")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args(arguments)
     codegen = load_target(HOST).codegen
     features = Features(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=1)
@@ -238,7 +268,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tuner = Tuner(library, features)
         for family in families(options.kernels.split(",")):
             rows.append(measure(family, tuner, options, target.to_tvm()))
-            print(f"{family.name}: done", file=sys.stderr)
+            shares = ", ".join(
+                f"{way} {rows[-1][f'{way} of best']:.2f}" for way in WAYS if f"{way} of best" in rows[-1]
+            )
+            print(f"{family.name}: {shares}", file=sys.stderr)
         library.close()
     show_table(rows, ("family", "shape", *(f"{way} of best" for way in WAYS)))
     print()

@@ -16,12 +16,12 @@ from edgetrain._tvm import PIPELINE_MAP, PrimFunc, Target, ir, s_tir, tirx, tvm,
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
-from edgetrain.program.schedules import Choices, ScheduleChoice, applied
+from edgetrain.program.schedules import Choices, ScheduleChoice
 from edgetrain.program.select_loads import load_before_selecting
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.loops import REGISTERS
-from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
+from edgetrain_tuner.schedule import ScheduleRefusedError
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +92,8 @@ def lower(
     chosen: dict[str, ScheduleChoice] = {}
     for count, kernel in enumerate(extracted.kernels, 1):
         wanted = (choices or {}).get(kernel.symbol, ScheduleChoice())
-        chosen[kernel.symbol] = _fitting(kernel, wanted, features)
-        done = replace(kernel, function=rules.apply(kernel.function, _schedule(chosen[kernel.symbol]), features))
+        chosen[kernel.symbol], function = _scheduled(kernel, wanted, features)
+        done = replace(kernel, function=function)
         scheduled.append(done)
         scratch[kernel.symbol] = scratch_of(done)
         if progress:
@@ -105,20 +105,15 @@ def lower(
     return Lowered(graph=replace(graph, functions=functions), kernels=tuple(scheduled), choices=chosen)
 
 
-def _fitting(kernel: Kernel, wanted: ScheduleChoice, features: Features) -> ScheduleChoice:
-    """The choice with a schedule that can be applied."""
-    if wanted.schedule is not None:
-        try:
-            return applied(wanted, rules.refit(kernel.function, wanted.schedule, features))
-        except ScheduleRefusedError as error:
-            log.info("%s keeps its rule's schedule: %s", kernel.symbol, error)
-    return ScheduleChoice(schedule=rules.propose(kernel.function, features)[0])
-
-
-def _schedule(choice: ScheduleChoice) -> Schedule:
-    if choice.schedule is None:
-        raise InternalError("a kernel was left without a schedule")
-    return choice.schedule
+def _scheduled(kernel: Kernel, wanted: ScheduleChoice, features: Features) -> tuple[ScheduleChoice, Any]:
+    """The choice with the schedule that was applied, and what came of it."""
+    try:
+        schedule, function = rules.scheduled(kernel.function, features, wanted.schedule)
+    except ScheduleRefusedError as error:
+        log.info("%s keeps its rule's schedule: %s", kernel.symbol, error)
+        schedule, function = rules.scheduled(kernel.function, features)
+        return ScheduleChoice(schedule=schedule), function
+    return replace(wanted, schedule=schedule), function
 
 
 def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path) -> None:

@@ -12,7 +12,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +150,6 @@ def choose_schedules(workloads: Mapping[str, Workload], target: Target, lenders:
             source = CACHE if donor.is_known else TRANSFERRED
             chosen[symbol] = ScheduleChoice(schedule=donor.schedule, source=source, level=donor.level, entry=donor.id)
     return chosen
-
-
-def applied(choice: ScheduleChoice, schedule: Schedule) -> ScheduleChoice:
-    """The choice with the schedule that came of it."""
-    return replace(choice, schedule=schedule)
 
 
 def summary(choices: Sequence[ScheduleChoice]) -> dict[str, Any]:

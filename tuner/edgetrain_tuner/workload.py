@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
 from edgetrain_tuner.cache.entry import Workload
-from edgetrain_tuner.rules.contraction import find
 
 MOST_DIMS = 16
 # Constants up to this are strides, taps and padding; larger ones come from shapes. A class that errs is no mistake:
@@ -44,7 +44,7 @@ def workload_of(function: Any) -> Workload:
     return Workload(
         class_=_digest(*texts),
         family=_digest(family),
-        name=_name(function, blocks),
+        name=_name(blocks, anchor) if blocks else "loops",
         dims=dims[:MOST_DIMS],
         dtype=str(function.params[-1].ty.dtype),
         operations=_operations(function),
@@ -77,16 +77,17 @@ def _is_reduction(block: Any) -> bool:
     return any(int(axis.iter_type) == _REDUCE for axis in block.iter_vars)
 
 
-def _name(function: Any, blocks: list[Any]) -> str:
+def _name(blocks: list[Any], anchor: Any) -> str:
     """For people; not to be matched by."""
-    contraction = find(function)
-    if contraction is not None:
-        sizes = (f"{group}{len(getattr(contraction, group))}" for group in "sijk")
-        return f"contraction {' '.join(sizes)}"
-    if not blocks:
-        return "loops"
-    kind = "reduction" if any(_is_reduction(block) for block in blocks) else "elementwise"
-    return f"{kind} of {len(blocks)} blocks" if len(blocks) > 1 else kind
+    kind = "reduction" if _is_reduction(anchor) else "elementwise"
+    if _is_reduction(anchor) and isinstance(anchor.body, tirx.BufferStore):
+        products: list[Any] = []
+        tvm_ffi.structural_walk(anchor.body.value, (tirx.Mul, products.append))
+        loads: list[Any] = []
+        tvm_ffi.structural_walk(anchor.body.value, (TensorLoad, loads.append))
+        kind = "contraction" if products and len(loads) > 2 else kind
+    axes = "".join(_kind(axis) for axis in anchor.iter_vars)
+    return f"{kind} {axes}" + (f", {len(blocks)} blocks" if len(blocks) > 1 else "")
 
 
 def _operations(function: Any) -> int:

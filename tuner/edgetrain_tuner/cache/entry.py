@@ -57,7 +57,7 @@ class Workload:
 
     class_: str
     family: str
-    name: str  # for people: "contraction s1 i3 j1 k3"
+    name: str  # for people: "contraction SSSSRRR"
     dims: tuple[int, ...]
     dtype: str
     operations: int

@@ -6,7 +6,7 @@ file here and one more entry in the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from edgetrain_tuner.elementary import as_arithmetic
@@ -24,14 +24,26 @@ RULES: tuple[Rule, ...] = (PackedProduct(), Channelwise(), Pooling(), Generic())
 
 def schedule(function: Any, features: Features) -> Any:
     """The scheduled PrimFunc from the first rule that knows `function`: no search, no cache."""
+    return scheduled(function, features)[1]
+
+
+def scheduled(function: Any, features: Features, wanted: Schedule | None = None) -> tuple[Schedule, Any]:
+    """The schedule and the scheduled PrimFunc: `wanted`, refitted where it must be, or what the first rule proposes.
+
+    Raises `ScheduleRefusedError` as `refit` does. The kernel is analysed once, which is most of the work.
+    """
     kernel = _analysed(function, features)
-    proposed = _proposed(kernel, features)[0]
-    return _written(kernel, proposed, features)
+    if wanted is None:
+        chosen = next(_proposed(kernel, features))
+    else:
+        rule = _rule(wanted)
+        chosen = Schedule(rule.name, refitted(rule, kernel, features, wanted.parameters))
+    return chosen, _written(kernel, chosen, features)
 
 
 def propose(function: Any, features: Features) -> Sequence[Schedule]:
     """A schedule from each rule that knows `function`; the first is the one that `schedule` applies."""
-    return _proposed(_analysed(function, features), features)
+    return list(_proposed(_analysed(function, features), features))
 
 
 def apply(function: Any, schedule: Schedule, features: Features) -> Any:
@@ -64,9 +76,11 @@ def _analysed(function: Any, features: Features) -> Kernel:
     return Kernel(function=function, contraction=find(function) if features.lanes >= MINIMUM_LANES else None)
 
 
-def _proposed(kernel: Kernel, features: Features) -> list[Schedule]:
-    proposals = ((rule.name, rule.propose(kernel, features)) for rule in RULES)
-    return [Schedule(name, parameters) for name, parameters in proposals if parameters is not None]
+def _proposed(kernel: Kernel, features: Features) -> Iterator[Schedule]:
+    for rule in RULES:
+        parameters = rule.propose(kernel, features)
+        if parameters is not None:
+            yield Schedule(rule.name, parameters)
 
 
 def _written(kernel: Kernel, schedule: Schedule, features: Features) -> Any:

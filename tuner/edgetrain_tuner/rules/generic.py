@@ -18,7 +18,6 @@ from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.inlining import inline_all
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names
 
@@ -45,7 +44,7 @@ class Generic:
         return PARAMETERS
 
     def propose(self, kernel: Kernel, features: Features) -> Parameters:
-        blocks = _blocks(kernel.function)
+        blocks = _blocks(kernel)
         spatial = tuple(int(block.prefers_spatial) for block in blocks)
         return {
             "spatial": spatial,
@@ -55,7 +54,7 @@ class Generic:
 
     def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
         """The proposal with one block's number changed."""
-        blocks = _blocks(kernel.function)
+        blocks = _blocks(kernel)
         proposed = {**self.propose(kernel, features), **before}
         found = [proposed[name]]
         for number, block in enumerate(blocks):
@@ -68,10 +67,10 @@ class Generic:
         return sorted(set(found))
 
     def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
-        self._checked(_blocks(kernel.function), features, parameters)
+        self._checked(_blocks(kernel), features, parameters)
 
     def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
-        work = _Work.on(kernel.function)
+        work = _Work.on(kernel)
         if work is None:
             require_names(parameters, PARAMETERS)
             return kernel.function
@@ -177,24 +176,20 @@ class _Work:
     schedule: Any
 
     @staticmethod
-    def on(function: Any) -> _Work | None:
+    def on(kernel: Kernel) -> _Work | None:
         """With all inlined that can be; None for a kernel without blocks."""
-        module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-        schedule = s_tir.Schedule(module)
-        try:
-            schedule.get_sblock("root")
-        except (s_tir.ScheduleError, tvm.error.InternalError):
+        if kernel.inlined is None:
             return None
-        inline_all(schedule)
-        return _Work(original=module, schedule=schedule)
+        module = tvm.IRModule({"main": kernel.inlined})
+        return _Work(original=module, schedule=s_tir.Schedule(module))
 
     def blocks(self) -> list[_Block]:
         root = self.schedule.get_sblock("root")
         return [_block(self.schedule, block) for block in self.schedule.get_child_blocks(root)]
 
 
-def _blocks(function: Any) -> list[_Block]:
-    work = _Work.on(function)
+def _blocks(kernel: Kernel) -> list[_Block]:
+    work = _Work.on(kernel)
     return [] if work is None else work.blocks()
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
+
+import tvm
+from tvm import s_tir
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import Contraction
+from edgetrain_tuner.rules.inlining import inline_all
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
 
 
@@ -18,6 +23,18 @@ class Kernel:
 
     function: Any
     contraction: Contraction | None
+
+    @cached_property
+    def inlined(self) -> Any | None:
+        """The PrimFunc with everything inlined that can be; None for one of plain loops, without blocks."""
+        module = tvm.IRModule({"main": self.function.with_attr("global_symbol", "main")})
+        schedule = s_tir.Schedule(module)
+        try:
+            schedule.get_sblock("root")
+        except (s_tir.ScheduleError, tvm.error.InternalError):
+            return None
+        inline_all(schedule)
+        return schedule.mod["main"]
 
 
 class Rule(Protocol):
