@@ -8,6 +8,7 @@ Where the index is inside the buffer in every iteration of the loops around it, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from edgetrain._tvm import Call, PrimFunc, TensorLoad, tirx, tvm, tvm_ffi
@@ -21,11 +22,7 @@ def load_before_selecting() -> Any:
     def rewrite(function: Any, _module: Any, _context: Any) -> Any:
         analyzer = _knowing_loops_of(function.body)
 
-        def on_store(store: Any) -> Any:
-            value = _loaded_first(store.value, analyzer)
-            return store if value is store.value else tirx.BufferStore(store.buffer, value, store.indices)
-
-        body = tvm_ffi.structural_map(function.body, (tirx.BufferStore, on_store))
+        body = tvm_ffi.structural_map(function.body, (tirx.BufferStore, partial(_loaded_first, analyzer=analyzer)))
         return PrimFunc(function.params, body, function.ret_type, function.attrs)
 
     return tirx.transform.prim_func_pass(rewrite, opt_level=0, name="edgetrain.LoadBeforeSelecting")
@@ -42,9 +39,12 @@ def _knowing_loops_of(body: Any) -> Any:
     return analyzer
 
 
-def _loaded_first(value: Any, analyzer: Any) -> Any:
-    """The value with what its choices read bound to names outside of them."""
-    read = [load for load in _read_by_choices(value) if _is_inside(load, analyzer)]
+def _loaded_first(store: Any, analyzer: Any) -> Any:
+    """The store with what its choices read bound to names before it.
+
+    Not in an expression of its own: common parts that TVM finds later end up outside of where such names are known.
+    """
+    read = [load for load in _read_by_choices(store.value) if _is_inside(load, analyzer)]
     named: list[tuple[Any, Any]] = []
     for load in read:
         if not any(tvm_ffi.structural_equal(load, other) for other, _ in named):
@@ -53,10 +53,11 @@ def _loaded_first(value: Any, analyzer: Any) -> Any:
     def on_load(load: Any) -> Any:
         return next((name for other, name in named if tvm_ffi.structural_equal(load, other)), load)
 
-    result = tvm_ffi.structural_map(value, (TensorLoad, on_load)) if named else value
-    for load, name in named:
-        result = tirx.Let(name, load, result)
-    return result
+    if not named:
+        return store
+    value = tvm_ffi.structural_map(store.value, (TensorLoad, on_load))
+    bound = [tirx.Bind(name, load) for load, name in named]
+    return tirx.SeqStmt([*bound, tirx.BufferStore(store.buffer, value, store.indices)])
 
 
 def _read_by_choices(value: Any) -> list[Any]:
