@@ -21,6 +21,7 @@ from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, low
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.channelwise import Channelwise
 from edgetrain_tuner.rules.pooling import Pooling
+from edgetrain_tuner.rules.winograd import Winograd
 from tests.edgetrain_tuner.rules.unscheduled import written
 
 pytestmark = pytest.mark.compile
@@ -164,3 +165,28 @@ def test_a_softmax_whose_exponentials_are_arithmetic(tmp_path: Path) -> None:
     exact = np.exp((data - data.max(1, keepdims=True)).astype(np.float64))
     exact /= exact.sum(1, keepdims=True)
     np.testing.assert_allclose(_emulated(function, [data], tmp_path), exact, rtol=1e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("part", ["forward", "data"])
+def test_a_convolution_by_winograds_algorithm(part: str, tmp_path: Path) -> None:
+    batch, channels, size, filters = 2, 40, 27, 48
+    image, weight = (te.placeholder((batch, channels, size, size)), te.placeholder((filters, channels, 3, 3)))
+    if part == "forward":
+        function = te.create_prim_func([image, weight, topi.nn.conv2d_nchw(image, weight, 1, 1, 1)])
+    else:
+        weight = te.placeholder((channels, filters, 3, 3))
+        window = Window(strides=(1, 1), pads=(1, 1), dilation=(1, 1))
+        shape = (batch, filters, size, size)
+        function = te.create_prim_func([image, weight, conv2d_data_gradient(image, weight, shape=shape, window=window)])
+    assert written(function, Winograd(), NEON) is not None
+    random = np.random.default_rng(5)
+    first, second = (random.standard_normal(shape).astype(np.float32) for shape in _shapes(function)[:-1])
+    taps = second if part == "forward" else second.swapaxes(0, 1)[:, :, ::-1, ::-1]
+    padded = np.pad(first.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    expected = sum(
+        np.einsum("ncyx,fc->nfyx", padded[:, :, r : r + size, s : s + size], taps[:, :, r, s])
+        for r in range(3)
+        for s in range(3)
+    )
+    computed = _emulated(function, [first, second], tmp_path)
+    np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

@@ -14,7 +14,7 @@ from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_w
 from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import blocking, channelwise, packed_product, window_tiles
+from edgetrain_tuner.rules import blocking, channelwise, packed_product, window_tiles, winograd
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from tests.edgetrain_tuner.rules.unscheduled import assert_same_result
 
@@ -28,6 +28,8 @@ NEON = Features(vector_bits=128, vector_registers=32, cores=4)
 def small_kernels_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_product, "MINIMUM_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(channelwise, "MINIMUM_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(winograd, "MINIMUM_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(winograd, "WORTH_CHANGING", 0)
     monkeypatch.setattr(blocking, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
     monkeypatch.setattr(window_tiles, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
 
@@ -65,6 +67,8 @@ KERNELS: Mapping[str, Callable[[], Any]] = {
     "product that divides": lambda: _product(48, 64, 32),
     "product of primes": lambda: _product(29, 31, 37),
     "convolution": lambda: _convolution("forward", 8, 14, 12, 1),
+    "large convolution": lambda: _convolution("forward", 64, 14, 64, 1),
+    "large data gradient": lambda: _convolution("data", 67, 15, 61, 1),
     "strided data gradient": lambda: _convolution("data", 5, 13, 7, 2),
     "weight gradient": lambda: _convolution("weight", 6, 11, 8, 1),
     "depthwise": lambda: _convolution("forward", 6, 14, 6, 1, groups=6),
@@ -82,6 +86,13 @@ def test_applying_the_first_proposal_is_scheduling_without_a_search(kernel: str,
     proposed = rules.propose(function, features)
     assert str(rules.apply(function, proposed[0], features)) == str(rules.schedule(function, features))
     assert proposed[-1].rule == "generic"
+
+
+@pytest.mark.parametrize("features", [AVX2, NEON], ids=["avx2", "neon"])
+@pytest.mark.parametrize("kernel", ["large convolution", "large data gradient"])
+def test_a_large_convolution_is_proposed_by_both_ways(kernel: str, features: Features) -> None:
+    proposed = [schedule.rule for schedule in rules.propose(KERNELS[kernel](), features)]
+    assert proposed == ["winograd", "packed-product", "generic"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -138,6 +149,30 @@ def test_a_kernel_of_twice_the_size_takes_the_same_tile() -> None:
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        {"width": (65,)},
+        {"panel": (9,)},
+        {"block": (3, 1)},
+        {"block": (1, 8)},
+        {"depth": (65,)},
+        {"kept": (63,)},
+        {"kept": (8, 8)},
+        {"rows": (15,)},
+        {"width": (64,), "block": (2, 7), "depth": (64,), "kept": (64,), "rows": (1,)},
+        {"unroll": (2,)},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_winograds_algorithm_is_refused(changed: Mapping[str, tuple[int, ...]]) -> None:
+    fitting = {"width": (8,), "panel": (1,), "block": (1, 7), "depth": (8,), "kept": (8,), "rows": (13,)}
+    function = KERNELS["large convolution"]()
+    rules.apply(function, Schedule("winograd", fitting), AVX2)
+    with pytest.raises(ScheduleRefusedError):
+        rules.apply(function, Schedule("winograd", {**fitting, **changed}), AVX2)
+
+
+@pytest.mark.parametrize(
     ("rule", "changed"),
     [
         ("packed-product", {"side": (3,)}),
@@ -152,6 +187,7 @@ def test_a_kernel_of_twice_the_size_takes_the_same_tile() -> None:
         ("generic", {"parallel": (2, 0)}),
         ("generic", {"spatial": (1,)}),
         ("channelwise", {}),
+        ("winograd", {}),
         ("no such rule", {}),
     ],
     ids=str,

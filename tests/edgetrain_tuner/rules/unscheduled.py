@@ -31,8 +31,8 @@ def assert_same_result(function: Any, rewritten: Any) -> None:
     """Both kernels compute the same from random numbers, but for the order of sums."""
     random = np.random.default_rng(3)
     arrays = [_drawn(random, p.ty) for p in function.params[:-1]]
-    expected = _run(function, arrays)
-    np.testing.assert_allclose(_run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+    expected = run(function, arrays)
+    np.testing.assert_allclose(run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
 
 
 def _drawn(random: np.random.Generator, ty: Any) -> Any:
@@ -41,7 +41,8 @@ def _drawn(random: np.random.Generator, ty: Any) -> Any:
     return random.standard_normal(shape, np.float32) if dtype == "float32" else random.integers(0, 9, shape, dtype)
 
 
-def _run(function: Any, arrays: list[Any]) -> Any:
+def run(function: Any, arrays: list[Any]) -> Any:
+    """What the kernel computes from these inputs."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     compiled = tvm.compile(module, target={"kind": "llvm"})
     result = function.params[-1].ty

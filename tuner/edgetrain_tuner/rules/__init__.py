@@ -17,9 +17,10 @@ from edgetrain_tuner.rules.generic import Generic
 from edgetrain_tuner.rules.packed_product import PackedProduct
 from edgetrain_tuner.rules.pooling import Pooling
 from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
+from edgetrain_tuner.rules.winograd import Winograd
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
-RULES: tuple[Rule, ...] = (PackedProduct(), Channelwise(), Pooling(), Generic())
+RULES: tuple[Rule, ...] = (Winograd(), PackedProduct(), Channelwise(), Pooling(), Generic())
 
 
 def schedule(function: Any, features: Features) -> Any:

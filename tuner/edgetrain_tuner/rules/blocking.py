@@ -23,7 +23,7 @@ PARAMETERS = ("shape", "rows", "depth", "block")
 DEPTH_OF_COLUMNS = 128
 FLOAT_BYTES = 4
 # An element that is copied in the order of memory, by vectors, and one that is not, in vector multiply-adds.
-_COPY, _SCATTERED = 0.25, 1.25
+COPY, SCATTERED = 0.25, 1.25
 _GUARDED = 4  # times as much, where a condition decides whether there is anything to copy
 _TILE_START = 8.0  # what a tile costs before its first product
 
@@ -157,11 +157,11 @@ def _cut(
         block_rows=block_rows,
         staged=side.reach.elements((*block_rows, *depth_shape)) if side.reach else 0,
         jobs=jobs,
-        tasks=min(features.cores, jobs) if _is_parallel(contraction, features) else 1,
+        tasks=min(features.cores, jobs) if is_parallel(contraction, features) else 1,
     )
 
 
-def _is_parallel(contraction: Contraction, features: Features) -> bool:
+def is_parallel(contraction: Contraction, features: Features) -> bool:
     return features.cores > 1 and contraction.multiply_adds >= MINIMUM_PARALLEL_MULTIPLY_ADDS
 
 
@@ -171,12 +171,12 @@ def cost(side: Side, blocking: Blocking) -> float:
     each = tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile)
     products = contraction.multiply_adds / tile.lanes * each
     guard, element = unguarded(contraction.b)
-    each = _COPY if is_contiguous(element, contraction.j[-1]) else _SCATTERED
+    each = COPY if is_contiguous(element, contraction.j[-1]) else SCATTERED
     depth = math.prod(blocking.k_parts) * blocking.depth
     packed = blocking.jobs * tile.width * depth * each * (1 if guard is None else _GUARDED)
-    staged = blocking.jobs * blocking.parts * blocking.staged * _COPY
+    staged = blocking.jobs * blocking.parts * blocking.staged * COPY
     results = extent_of(contraction.s) * extent_of(contraction.i) * extent_of(contraction.j)
-    stored = results * (_SCATTERED if side.is_transposed else _COPY)
+    stored = results * (SCATTERED if side.is_transposed else COPY)
     tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
     resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
     waiting = -(-blocking.jobs // blocking.tasks) / blocking.jobs  # the last task's share

@@ -87,6 +87,16 @@ def when(condition: Any, statement: Any, is_needed: bool) -> Any:
     return tirx.IfThenElse(condition, statement, None) if is_needed else statement
 
 
+def when_all(conditions: Sequence[Any], statement: Any) -> Any:
+    return tirx.IfThenElse(tirx.all(*conditions), statement, None) if conditions else statement
+
+
+def fetched(load: Any) -> Any:
+    """Asks for what a later load will read. Nothing is read yet: the place need not exist."""
+    read, keep, data = (tirx.IntImm("int32", value) for value in (0, 3, 1))
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(load), read, keep, data))
+
+
 def sequence(*statements: Any) -> Any:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 

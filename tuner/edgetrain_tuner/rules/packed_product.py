@@ -41,6 +41,7 @@ from edgetrain_tuner.rules.loops import (
     scaled,
     sequence,
     when,
+    when_all,
 )
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.rules.sides import Side, sides_of
@@ -203,7 +204,7 @@ class _Writer:
                 beyond = zip(index, blocking.i_parts, blocking.block_shape, strict=True)
                 inside = [place < count for place, count, size in beyond if count % size]
                 work = self._tile_of(panel, position_of(at, blocking.block_shape), index)
-                return tirx.IfThenElse(tirx.all(*inside), work, None) if inside else work
+                return when_all(inside, work)
 
             fill = [self._stage.fill(self._loops, self._tile.lanes, panel.values)] if self._stage else []
             tiles = self._loops.nest("tile", blocking.block_shape, tile)
@@ -401,7 +402,7 @@ class _Writer:
             store = self._c.finished([replaced(index, values) for index in self._c.indices], value)
             conditions = [self._inside(values), self._is_new(tile, i_at)]
             known = [condition for condition in conditions if condition is not None]
-            return tirx.IfThenElse(tirx.all(*known), store, None) if known else store
+            return when_all(known, store)
 
         i_shape, j_shape = self._tile.row_shape, self._tile.shape
         if self._is_transposed:  # along i is then how the result lies in memory
