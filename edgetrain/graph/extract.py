@@ -67,9 +67,10 @@ def extract(built: BuiltStep, name: str) -> Extracted:
     tensors = dict(built.tensors)
     initial = dict(built.initial)
     symbols = _SymbolTable(module)
+    views = _views(module)
     functions: dict[str, tuple[Op, ...]] = {}
     for function, signature in built.functions.items():
-        calls = _read_function(module[function], signature, function, tensors, initial)
+        calls = _read_function(module[function], signature, function, tensors, initial, views)
         calls = _order(calls, tensors)
         phases = _phases(calls, tensors)
         functions[function] = tuple(
@@ -143,10 +144,28 @@ def _source(call: _Call, tensors: Mapping[str, Tensor]) -> str:
     return f"{name} of {parameter}" if parameter else name
 
 
+def _views(module: Any) -> frozenset[str]:
+    """The kernels that only copy their input: the same bytes, in another shape."""
+    return frozenset(
+        str(g.name_hint)
+        for g, f in module.functions.items()
+        if isinstance(f, PrimFunc) and relax.analysis.has_reshape_pattern(f)
+    )
+
+
 def _read_function(
-    function: Any, signature: BuiltFunction, prefix: str, tensors: dict[str, Tensor], initial: dict[str, Array]
+    function: Any,
+    signature: BuiltFunction,
+    prefix: str,
+    tensors: dict[str, Tensor],
+    initial: dict[str, Array],
+    views: frozenset[str],
 ) -> list[_Call]:
-    """The calls of one fused function, with results renamed to the persistent tensors they update."""
+    """The calls of one fused function, with results renamed to the persistent tensors they update.
+
+    A view is its source under another shape, and no call: kernels know shapes, tensors are bytes. One that is a result
+    is copied: it may outlive its source.
+    """
     environment: dict[Any, Any] = dict(zip(function.params, signature.arguments, strict=True))
     calls: list[_Call] = []
 
@@ -163,6 +182,7 @@ def _read_function(
             case _:
                 raise InternalError(f"fused function `{prefix}` holds an expression of type {type(expr).__name__}")
 
+    returned = _returned(function)
     for block in function.body.blocks:
         for binding in block.bindings:
             var, expr = binding.var, binding.value
@@ -180,10 +200,27 @@ def _read_function(
             reads = (
                 [read(a) for a in expr.args[1].fields] if isinstance(expr.args[1], relax.Tuple) else read(expr.args[1])
             )
-            calls.append(_Call(expr.args[0].name_hint, tuple(reads), tuple(names)))
+            kernel = str(expr.args[0].name_hint)
+            if kernel in views and not any(var.same_as(result) for result in returned):
+                del tensors[names[0]]
+                environment[var] = reads[0]
+                continue
+            calls.append(_Call(kernel, tuple(reads), tuple(names)))
             environment[var] = names if isinstance(var.ty, relax.TupleType) else names[0]
     results = read(function.body.body)
     return _rename_results(calls, dict(zip(signature.results, results, strict=True)), tensors)
+
+
+def _returned(function: Any) -> list[Any]:
+    """The variables whose values the function returns, themselves and not other names for them."""
+    values = {binding.var: binding.value for block in function.body.blocks for binding in block.bindings}
+
+    def origin(expr: Any) -> Any:
+        while isinstance(expr, relax.Var) and isinstance(values.get(expr), (relax.Var, relax.Tuple)):
+            expr = values[expr]
+        return expr
+
+    return [origin(field) for field in origin(function.body.body).fields]
 
 
 def _constant(value: Array, tensors: dict[str, Tensor], initial: dict[str, Array]) -> str:

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import helper
 
 from edgetrain.graph.build import LOSS, build_step
 from edgetrain.graph.extract import Extracted, extract
 from edgetrain.graph.ir import Phase, Role, from_json, to_json, validate
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.model.importer import import_model
+from edgetrain.model.model import Model
 from tests.edgetrain.graph.small_models import BATCH, cnn_model, mlp_model, tied_model
+from tests.edgetrain.model.onnx_models import model_of
 
 MODELS = {"mlp": mlp_model, "cnn": cnn_model, "tied": tied_model}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -96,3 +101,26 @@ def test_accumulation_splits_the_step_from_its_update() -> None:
     assert list(functions) == ["step", "apply", "evaluate"]
     assert not any(n.startswith("fc") for op in functions["step"] for n in op.writes)
     assert {"fc0.weight", "accumulated:fc0.weight"} <= {n for op in functions["apply"] for n in op.writes}
+
+
+def _reshaping_model() -> Model:
+    """The rows of `x` in another shape times `w`; the product, in yet another shape, is the output."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "folded"], ["a"], name="fold"),
+        helper.make_node("MatMul", ["a", "w"], ["b"], name="product"),
+        helper.make_node("Reshape", ["b", "unfolded"], ["logits"], name="unfold"),
+    ]
+    stored = {
+        "w": np.random.default_rng(4).standard_normal((2, 3)).astype(np.float32),
+        "folded": np.array([BATCH * 3, 2], np.int64),
+        "unfolded": np.array([BATCH, 9], np.int64),
+    }
+    proto = model_of(nodes, inputs={"x": ["batch", 6]}, outputs=["logits"], stored=stored)
+    return import_model(proto, name="reshaping", batch=BATCH)
+
+
+def test_a_view_is_its_source_and_no_call_unless_it_is_a_result() -> None:
+    graph = extract(build_step(_reshaping_model(), TrainOptions(batch=BATCH)), "reshaping").graph
+    copies = {f: [op.writes for op in ops if op.source == "reshape"] for f, ops in graph.functions.items()}
+    assert copies == {"step": [], "evaluate": [("evaluate.logits",)]}
+    assert graph.functions["step"][0].reads == ("x", "w")
