@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain._tvm import te, topi
+from edgetrain._tvm import te, tirx, topi
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.matmul import matmul_nn, matmul_nt, matmul_tn
+from edgetrain.graph.gradients.pooling import avg_pool2d_gradient
 from edgetrain.graph.gradients.window import Window
 
 try:
@@ -101,6 +102,11 @@ DEPTHWISE = (
     _depthwise(8, 1152, 7, 5, 1),
     _depthwise(8, 576, 14, 3, 1),  # MobileNetV2
     _depthwise(8, 960, 7, 3, 1),
+)
+POOLS = (
+    _depthwise(4, 64, 112, 3, 2),  # ResNet-18
+    _depthwise(4, 192, 27, 3, 2),  # odd sizes, as in Inception
+    _depthwise(4, 96, 28, 3, 1),
 )
 PRODUCTS = (  # rows, columns, depth: MiniLM-L6 with 8 x 128 tokens, and a classifier
     (1024, 384, 384),
@@ -204,9 +210,80 @@ def product_cases(rows: int, columns: int, depth: int) -> Iterator[Case]:
         )
 
 
+def _elementwise_case(kernel: str, shape: tuple[int, ...], compute: Callable[[Any], Any], peer: Any) -> Case:
+    return Case(
+        family=kernel,
+        kernel=kernel,
+        shape="x".join(map(str, shape)),
+        operations=int(np.prod(shape)),
+        function=partial(_function, compute, (shape,)),
+        inputs=(shape,),
+        output=shape,
+        peer=peer,
+    )
+
+
+def row_cases() -> Iterator[Case]:
+    """What works through rows or elements of MiniLM-L6; `operations` are elements."""
+    rows, wide = (8, 12, 128, 128), (8, 128, 1536)
+    yield _elementwise_case("softmax", rows, lambda x: topi.nn.softmax(x, -1), lambda x: torch.softmax(x, -1))
+    half, root = np.float32(0.5), np.float32(np.sqrt(0.5))
+
+    def gelu(x: Any) -> Any:
+        return te.compute(x.shape, lambda *i: x[i] * half * (tirx.erf(x[i] * root) + np.float32(1.0)))
+
+    yield _elementwise_case("gelu", wide, gelu, torch.nn.functional.gelu)
+    yield _elementwise_case("exp", wide, topi.exp, torch.exp)
+    yield _elementwise_case("tanh", wide, topi.tanh, torch.tanh)
+
+
+def pool_cases(c: Convolution) -> Iterator[Case]:
+    """Pools of the shapes that a convolution would have; `operations` are taps."""
+    x, y = c.data_shape, c.output_shape
+    taps, strides, pads = (c.taps,) * 2, (c.stride,) * 2, (c.padding,) * 2
+    operations = int(np.prod(y)) * c.taps**2
+
+    def case(kernel: str, given: tuple[int, ...], output: tuple[int, ...], compute: Any, peer: Any) -> Case:
+        return Case(
+            family="pool",
+            kernel=kernel,
+            shape=str(c),
+            operations=operations,
+            function=partial(_function, compute, (given,)),
+            inputs=(given,),
+            output=output,
+            peer=peer,
+        )
+
+    yield case(
+        "pool maximum",
+        x,
+        y,
+        lambda x: topi.nn.pool2d(x, taps, strides, (1, 1), (*pads, *pads), "max"),
+        lambda x: torch.nn.functional.max_pool2d(x, taps, strides, pads),
+    )
+    yield case(
+        "pool average",
+        x,
+        y,
+        lambda x: topi.nn.pool2d(x, taps, strides, (1, 1), (*pads, *pads), "avg", count_include_pad=True),
+        lambda x: torch.nn.functional.avg_pool2d(x, taps, strides, pads),
+    )
+    empty = torch.zeros(x)
+    yield case(
+        "pool average gradient",
+        y,
+        x,
+        lambda dy: avg_pool2d_gradient(dy, shape=x, kernel=taps, window=c.window, end_pads=pads, count_padding=True),
+        lambda dy: torch.ops.aten.avg_pool2d_backward(dy, empty, taps, strides, pads, False, True, None),
+    )
+
+
 def all_cases() -> list[Case]:
     return [
         *(case for sizes in PRODUCTS for case in product_cases(*sizes)),
         *(case for c in CONVOLUTIONS for case in convolution_cases("convolution", c)),
         *(case for c in DEPTHWISE for case in convolution_cases("depthwise", c)),
+        *(case for c in POOLS for case in pool_cases(c)),
+        *row_cases(),
     ]

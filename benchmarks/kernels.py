@@ -1,4 +1,4 @@
-"""Seconds of single kernels against PyTorch: products, convolutions, channel-wise convolutions, and their gradients.
+"""Seconds of single kernels against PyTorch: products, convolutions and pools with their gradients, rows, elements.
 
     python -m benchmarks.kernels [--json [FILE]] [--families depthwise,...] [--threads 1,2] [--rounds 15]
 
