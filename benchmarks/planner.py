@@ -50,7 +50,6 @@ Rows = Iterable[Mapping[str, object]]
 
 _LARGE_LIMIT_S = 55.0  # with the quick schedules before, a minute
 _SWEEP_LIMIT_S = 5.0
-_REPEATS_LIMIT_S = 60.0
 _PAGING_ROUNDS = 60  # of steps of some tens of milliseconds
 _PAGED_MODELS = ("zoo:digits-cnn-bn",)
 _MODELS = "resnet-18,efficientnet-lite0,minilm-l6"
@@ -210,6 +209,7 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, default=30.0, help="seconds for one plan (30)")
     parser.add_argument("--random", type=int, default=1000, help="instances against brute force (1000)")
     parser.add_argument("--layers", type=int, default=333, help="of the large graph, three ops each (333)")
+    parser.add_argument("--repeats-limit", type=float, default=60.0, help="seconds for one plan of equal blocks (60)")
     parser.add_argument("--output", type=Path, default=Path("planner.json"))
     arguments = parser.parse_args()
     result: dict[str, Any] = {
@@ -245,17 +245,17 @@ def _sections(arguments: argparse.Namespace) -> Iterator[tuple[str, Rows]]:
     yield "sweep", swept(24, _SWEEP_LIMIT_S)
     small = residual_network(10)
     yield "side_by_side", (row for share in (0.7, 0.5) for row in side_by_side(small, share, limit_s))
-    yield "repeats", _repeats(models)
+    yield "repeats", _repeats(models, arguments.repeats_limit)
     yield "paging", (row for model in _PAGED_MODELS for row in paging_rows(model, rounds=_PAGING_ROUNDS))
 
 
-def _repeats(models: Sequence[str]) -> Iterator[Row]:
+def _repeats(models: Sequence[str], limit_s: float) -> Iterator[Row]:
     """Modelled costs: of the board for the made-up network, of this host for the real one."""
-    yield from repeats_once(repeated_network(32), 0.6, BOARD, _REPEATS_LIMIT_S)
+    yield from repeats_once(repeated_network(32), 0.6, BOARD, limit_s)
     if "minilm-l6" in models:
         graph = prepared_model("minilm-l6").compiled.graph
         for share in (0.6, 0.4):
-            yield from repeats_once(graph, share, device_costs(load_target(HOST)), _REPEATS_LIMIT_S)
+            yield from repeats_once(graph, share, device_costs(load_target(HOST)), limit_s)
 
 
 def _planned_graphs(layers: int, graphs: Sequence[TrainGraph], limit_s: float) -> Iterator[Row]:
