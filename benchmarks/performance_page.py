@@ -39,8 +39,8 @@ _START_HEADER = ("model", "batch", "cold", "warm", "spread", "n")
 def page(documents: Mapping[str, Mapping[str, Any]], reasons: Reasons) -> str:
     """The page for the documents of `step`, `kernels` and `start`."""
     steps, kernels, starts = (documents[name]["rows"] for name in ("step", "kernels", "start"))
-    compared = [row for row in steps if "peer" in row]
-    peaks = [row for row in steps if "peer" not in row]
+    compared = [row for row in steps if row["peer"] is not None]
+    peaks = [row for row in steps if row["peer"] is None]
     parts = (
         "# Performance",
         _introduction(documents["step"], compared, peaks),
@@ -62,7 +62,7 @@ def page(documents: Mapping[str, Mapping[str, Any]], reasons: Reasons) -> str:
 def _introduction(document: Mapping[str, Any], rows: Sequence[Row], peaks: Sequence[Row]) -> str:
     machine, versions = document["machine"], document["versions"]
     ours = ", ".join(f"{package} {versions[package]}" for package in ("edgetrain", "apache-tvm", "numpy", "onnx"))
-    peers = ", ".join(sorted({row["peer_version"] for row in rows if "peer_version" in row}))
+    peers = ", ".join(sorted({row["peer_version"] for row in rows if row["peer_version"] is not None}))
     peak = ", ".join(f"{row['gflops']:.0f} GF/s on {_threads(row['threads'])}" for row in peaks)
     return f"""\
 Written by `python -m benchmarks.performance`; slower rows are shown too. Times are medians; a spread is the width of
@@ -82,7 +82,7 @@ def _step_means(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """For each number of threads: a line for each peer, and one for the fastest of them on each model."""
     lines = []
     for threads in sorted({row["threads"] for row in rows}):
-        timed = [row for row in rows if row["threads"] == threads and row.get("speedup") is not None]
+        timed = [row for row in rows if row["threads"] == threads and row["speedup"] is not None]
         groups: dict[str, list[Row]] = {}
         fastest: dict[tuple[str, int], Row] = {}
         for row in timed:
@@ -104,7 +104,7 @@ def _step_mean_line(peer: str, threads: int, rows: Sequence[Row]) -> tuple[str, 
 
 
 def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
-    speedup = row.get("speedup")
+    speedup = row["speedup"]
     why = _reason(f"{row['model']}:{row['batch']} {row['peer']}", speedup, reasons)
     return (
         row["model"],
@@ -112,10 +112,10 @@ def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
         str(row["threads"]),
         row["peer"],
         _seconds(row["seconds"]),
-        _seconds(row.get("peer_seconds")),
+        _seconds(row["peer_seconds"]),
         "-" if speedup is None else f"{speedup:.2f}",
         _megabytes(row["peak_bytes"]),
-        _megabytes(row.get("peer_peak_bytes")),
+        _megabytes(row["peer_peak_bytes"]),
         f"{row['gflops']:.0f}",
         f"{row['share_of_peak']:.0%}",
         _spreads(row),
@@ -168,7 +168,7 @@ def _megabytes(value: int | None) -> str:
 
 
 def _spreads(row: Row) -> str:
-    found = (row["spread"], row.get("peer_spread"))
+    found = (row["spread"], row["peer_spread"])
     return ", ".join(f"{spread:.0%}" for spread in found if spread is not None)
 
 

@@ -55,6 +55,8 @@ _MEMORY_STEPS = 3
 _COLUMNS = ("model", "batch", "threads", "peer", "seconds", "peer_seconds", "speedup", "peak_bytes")
 COLUMNS = (*_COLUMNS, "peer_peak_bytes", "gflops", "share_of_peak", "spread", "peer_spread", "note")
 
+_COMPLETE: dict[str, object] = dict.fromkeys((*COLUMNS, "peer_version", "n"))  # every row has every field
+
 Row = dict[str, object]
 TakeTurn = Callable[[int], Turn]
 
@@ -246,12 +248,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     peers = PEERS if options.against == "all" else options.against.split(",")
     pythons = dict(pair.split("=", 1) for pair in options.python_of)
-    rows = [*peak_rows(threads)]
+    rows = [_COMPLETE | row for row in peak_rows(threads)]
     for subject in subjects:
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial.of(subject, Path(folder))
             for count in threads:
-                rows += measure(trial, count, peers, options.rounds, pythons)
+                rows += [_COMPLETE | r for r in measure(trial, count, peers, options.rounds, pythons)]
                 print(f"{subject.name} on {count} threads measured", file=sys.stderr)
     publish("step", rows, COLUMNS, options.json)
     return 0

@@ -23,6 +23,7 @@ def step_row(model: str, peer: str, peer_seconds: float | None, **more: object) 
         "share_of_peak": 0.5,
         "spread": 0.01,
         "n": 15,
+        **dict.fromkeys(("peer_seconds", "speedup", "peer_spread", "peer_peak_bytes", "peer_version", "note")),
     }
     if peer_seconds is not None:
         row |= {"peer_seconds": peer_seconds, "speedup": peer_seconds / 0.5, "peer_spread": 0.02}
@@ -55,7 +56,7 @@ START: dict[str, Any] = {
 
 def shown(*steps: dict[str, Any]) -> list[list[str]]:
     """The cells of every line of every table."""
-    peak = {"model": "machine_peak", "threads": 1, "gflops": 110.0, "n": 30}
+    peak = {"model": "machine_peak", "peer": None, "threads": 1, "gflops": 110.0, "n": 30}
     machine = {"cpu": "a processor", "cores": 2, "system": "Linux", "python": "3.11"}
     versions = {"edgetrain": "1", "apache-tvm": "2", "numpy": "3", "onnx": "4"}
     documents: dict[str, dict[str, Any]] = {
