@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         publish("step_profile", rows, step_profile.COLUMNS, options.json)
         return 0
     peers = PEERS if options.against == "all" else options.against.split(",")
-    pythons = dict(pair.split("=", 1) for pair in options.python_of)
+    pythons = _interpreters(options.python_of)
     rows = [_COMPLETE | row for row in peak_rows(threads)]
     for subject in subjects:
         with tempfile.TemporaryDirectory() as folder:
@@ -257,6 +257,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{subject.name} on {count} threads measured", file=sys.stderr)
     publish("step", rows, COLUMNS, options.json)
     return 0
+
+
+def _interpreters(pairs: Sequence[str]) -> dict[str, str]:
+    """`PEER=PYTHON` by peer. Raises `SystemExit` for a peer or a file that is not there: before anything is timed."""
+    found = {}
+    for pair in pairs:
+        peer, _, python = pair.partition("=")
+        if peer not in PEERS or not Path(python).is_file():
+            raise SystemExit(f"--python-of {pair}: expected PEER=PYTHON, one of {', '.join(PEERS)} and its interpreter")
+        found[peer] = str(Path(python).absolute())
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
