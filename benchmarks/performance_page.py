@@ -17,8 +17,8 @@ Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where
 
 _STEPS = """\
 `python -m benchmarks.step --against all`. Every side trains all parameters of the same ONNX graph in float32 with SGD
-and momentum 0.9, on the same batch; their first losses agree to 1e-3. They take turns, each in a process of its own. A
-speedup above 1 means that edgetrain is faster. Memory is how much a fresh process grows over three steps, weights
+and momentum 0.9, ONNX Runtime without momentum, which it does not have; on the same batch, and their first losses agree
+to 1e-3. They take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster. Memory is how much a fresh process grows over three steps, weights
 included. GF/s count the products of the model, forward and backward, however they are computed."""
 _KERNELS = """\
 `python -m benchmarks.kernels`: single kernels against PyTorch, with no search, packing included on both sides."""
@@ -27,7 +27,7 @@ _START = """\
 one."""
 
 _STEP_TIMES = ("model", "batch", "threads", "peer", "step", "peer's step", "speedup")
-_STEP_MORE = ("memory", "peer's memory", "GF/s", "of the peak", "spread", "n", "where the peer is faster")
+_STEP_MORE = ("memory", "peer's memory", "GF/s", "of the peak", "spread", "n", "note, and why where the peer is faster")
 _STEP_HEADER = (*_STEP_TIMES, *_STEP_MORE)
 _STEP_MEAN_HEADER = ("peer", "threads", "models", "mean speedup", "least", "memory, ours to the peer's")
 _KERNEL_TIMES = ("kernel", "shape", "threads", "time", "PyTorch's", "speedup")
@@ -39,8 +39,8 @@ _START_HEADER = ("model", "batch", "cold", "warm", "spread", "n")
 def page(documents: Mapping[str, Mapping[str, Any]], reasons: Reasons) -> str:
     """The page for the documents of `step`, `kernels` and `start`."""
     steps, kernels, starts = (documents[name]["rows"] for name in ("step", "kernels", "start"))
-    compared = [row for row in steps if "peer" in row]
-    peaks = [row for row in steps if "peer" not in row]
+    compared = [row for row in steps if row["peer"] is not None]
+    peaks = [row for row in steps if row["peer"] is None]
     parts = (
         "# Performance",
         _introduction(documents["step"], compared, peaks),
@@ -62,7 +62,7 @@ def page(documents: Mapping[str, Mapping[str, Any]], reasons: Reasons) -> str:
 def _introduction(document: Mapping[str, Any], rows: Sequence[Row], peaks: Sequence[Row]) -> str:
     machine, versions = document["machine"], document["versions"]
     ours = ", ".join(f"{package} {versions[package]}" for package in ("edgetrain", "apache-tvm", "numpy", "onnx"))
-    peers = ", ".join(sorted({row["peer_version"] for row in rows if "peer_version" in row}))
+    peers = ", ".join(sorted({row["peer_version"] for row in rows if row["peer_version"] is not None}))
     peak = ", ".join(f"{row['gflops']:.0f} GF/s on {_threads(row['threads'])}" for row in peaks)
     return f"""\
 Written by `python -m benchmarks.performance`; slower rows are shown too. Times are medians; a spread is the width of
@@ -82,7 +82,7 @@ def _step_means(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """For each number of threads: a line for each peer, and one for the fastest of them on each model."""
     lines = []
     for threads in sorted({row["threads"] for row in rows}):
-        timed = [row for row in rows if row["threads"] == threads and row.get("speedup") is not None]
+        timed = [row for row in rows if row["threads"] == threads and row["speedup"] is not None]
         groups: dict[str, list[Row]] = {}
         fastest: dict[tuple[str, int], Row] = {}
         for row in timed:
@@ -104,7 +104,7 @@ def _step_mean_line(peer: str, threads: int, rows: Sequence[Row]) -> tuple[str, 
 
 
 def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
-    speedup = row.get("speedup")
+    speedup = row["speedup"]
     why = _reason(f"{row['model']}:{row['batch']} {row['peer']}", speedup, reasons)
     return (
         row["model"],
@@ -112,15 +112,15 @@ def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
         str(row["threads"]),
         row["peer"],
         _seconds(row["seconds"]),
-        _seconds(row.get("peer_seconds")),
+        _seconds(row["peer_seconds"]),
         "-" if speedup is None else f"{speedup:.2f}",
         _megabytes(row["peak_bytes"]),
-        _megabytes(row.get("peer_peak_bytes")),
+        _megabytes(row["peer_peak_bytes"]),
         f"{row['gflops']:.0f}",
         f"{row['share_of_peak']:.0%}",
         _spreads(row),
         str(row["n"]),
-        why if speedup is not None else row["note"],
+        "; ".join(filter(None, (row["note"], why))),
     )
 
 
@@ -168,7 +168,7 @@ def _megabytes(value: int | None) -> str:
 
 
 def _spreads(row: Row) -> str:
-    found = (row["spread"], row.get("peer_spread"))
+    found = (row["spread"], row["peer_spread"])
     return ", ".join(f"{spread:.0%}" for spread in found if spread is not None)
 
 

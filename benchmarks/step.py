@@ -4,7 +4,8 @@
                               [--json [FILE]] [--python-of ort=PYTHON]
     python -m benchmarks.step --profile [--models ...] [--threads 2]
 
-All sides train every parameter in float32 with SGD and momentum on the same batch, and their first losses must agree.
+All sides train every parameter in float32 with SGD and momentum (ONNX Runtime has none) on the same batch, and their
+first losses must agree.
 They take turns, each in a process of its own; a speedup below 1 means that the peer is faster. Memory is how much a
 fresh process grows over three steps, weights included; on a peer's side after a step that does not count, so that
 loading and compiling are not held against it. `gflops` are those of the model's products, however they are computed,
@@ -54,6 +55,8 @@ _TURN_S = 0.05  # a turn of small steps is this long at least
 _MEMORY_STEPS = 3
 _COLUMNS = ("model", "batch", "threads", "peer", "seconds", "peer_seconds", "speedup", "peak_bytes")
 COLUMNS = (*_COLUMNS, "peer_peak_bytes", "gflops", "share_of_peak", "spread", "peer_spread", "note")
+
+_COMPLETE: dict[str, object] = dict.fromkeys((*COLUMNS, "peer_version", "n"))  # every row has every field
 
 Row = dict[str, object]
 TakeTurn = Callable[[int], Turn]
@@ -245,16 +248,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         publish("step_profile", rows, step_profile.COLUMNS, options.json)
         return 0
     peers = PEERS if options.against == "all" else options.against.split(",")
-    pythons = dict(pair.split("=", 1) for pair in options.python_of)
-    rows = [*peak_rows(threads)]
+    pythons = _interpreters(options.python_of)
+    rows = [_COMPLETE | row for row in peak_rows(threads)]
     for subject in subjects:
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial.of(subject, Path(folder))
             for count in threads:
-                rows += measure(trial, count, peers, options.rounds, pythons)
+                rows += [_COMPLETE | r for r in measure(trial, count, peers, options.rounds, pythons)]
                 print(f"{subject.name} on {count} threads measured", file=sys.stderr)
     publish("step", rows, COLUMNS, options.json)
     return 0
+
+
+def _interpreters(pairs: Sequence[str]) -> dict[str, str]:
+    """`PEER=PYTHON` by peer. Raises `SystemExit` for a peer or a file that is not there: before anything is timed."""
+    found = {}
+    for pair in pairs:
+        peer, _, python = pair.partition("=")
+        if peer not in PEERS or not Path(python).is_file():
+            raise SystemExit(f"--python-of {pair}: expected PEER=PYTHON, one of {', '.join(PEERS)} and its interpreter")
+        found[peer] = str(Path(python).absolute())
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,12 +7,19 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import edgetrain
 from edgetrain.program.cache import BuildCache
 
 _CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
+
+
+def pytest_configure() -> None:
+    """Hypothesis gives an example 200 ms unless told otherwise, an assertion about time: busy machines break it."""
+    hypothesis.settings.register_profile("edgetrain", deadline=None)
+    hypothesis.settings.load_profile("edgetrain")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,6 +7,7 @@ installed, and uses it for nothing here.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from onnxruntime.training import api, artifacts
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step
 from benchmarks.peers.step_graph import StepGraph, read_step_graph
 
+_MORE_OUTPUTS: Mapping[str, Sequence[str]] = {
+    "BatchNormalization": ("mean", "variance"),
+    "LayerNormalization": ("mean", "inverse_deviation"),
+}
 VERSION = f"onnxruntime-training {onnxruntime.__version__}"
 
 
@@ -63,9 +68,10 @@ def _generated(job: Job) -> tuple[StepGraph, Path, Any]:
 
 
 def _in_training_mode(model: onnx.ModelProto) -> onnx.ModelProto:
-    """BatchNorm with the batch's statistics; its running ones become outputs, as the operator has them."""
+    """BatchNorm with the batch's statistics; both norms with the outputs that their gradients are computed from."""
     for node in model.graph.node:
         if node.op_type == "BatchNormalization":
             node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
-            node.output.extend([f"{node.output[0]}.mean", f"{node.output[0]}.variance"])
+        if node.op_type in _MORE_OUTPUTS:
+            node.output.extend(f"{node.output[0]}/{name}" for name in _MORE_OUTPUTS[node.op_type])
     return model

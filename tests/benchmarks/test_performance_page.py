@@ -23,6 +23,7 @@ def step_row(model: str, peer: str, peer_seconds: float | None, **more: object) 
         "share_of_peak": 0.5,
         "spread": 0.01,
         "n": 15,
+        **dict.fromkeys(("peer_seconds", "speedup", "peer_spread", "peer_peak_bytes", "peer_version", "note")),
     }
     if peer_seconds is not None:
         row |= {"peer_seconds": peer_seconds, "speedup": peer_seconds / 0.5, "peer_spread": 0.02}
@@ -55,7 +56,7 @@ START: dict[str, Any] = {
 
 def shown(*steps: dict[str, Any]) -> list[list[str]]:
     """The cells of every line of every table."""
-    peak = {"model": "machine_peak", "threads": 1, "gflops": 110.0, "n": 30}
+    peak = {"model": "machine_peak", "peer": None, "threads": 1, "gflops": 110.0, "n": 30}
     machine = {"cpu": "a processor", "cores": 2, "system": "Linux", "python": "3.11"}
     versions = {"edgetrain": "1", "apache-tvm": "2", "numpy": "3", "onnx": "4"}
     documents: dict[str, dict[str, Any]] = {
@@ -76,6 +77,13 @@ def test_a_faster_peer_is_shown_with_the_reason() -> None:
 def test_a_slower_peer_needs_no_reason() -> None:
     (line,) = [cells for cells in shown(step_row("mlp", "torch", 1.0)) if cells[0] == "mlp" and "torch" in cells]
     assert (line[6], line[-1]) == ("2.00", "")
+
+
+def test_a_note_is_shown_whoever_is_faster() -> None:
+    for peer_seconds, expected in ((1.0, "no momentum"), (0.25, "no momentum; its product is tiny")):
+        lines = shown(step_row("mlp", "ort", peer_seconds, note="no momentum"))
+        (line,) = [cells for cells in lines if cells[0] == "mlp" and "ort" in cells]
+        assert line[-1] == expected
 
 
 def test_what_nobody_explained_says_so() -> None:

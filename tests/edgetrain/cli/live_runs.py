@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgetrain.run.checkpoint import NEWEST, load_checkpoint, read_header
+from edgetrain.run.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
 from edgetrain.run.exchange import LIVE
 from tests.edgetrain.cli.conftest import COMMAND
 
@@ -45,6 +45,12 @@ def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> Non
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def surviving_header(run: Path) -> Header:
+    """Of the checkpoint that a killed run left: the previous one, if it was killed while a newer took its place."""
+    newest = run / NEWEST
+    return read_header(newest if newest.exists() else run / PREVIOUS)
 
 
 def trained_bytes(run: Path) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from edgetrain.run.checkpoint import NEWEST, read_header
 from edgetrain.units import parse_bytes
 from tests.edgetrain.cli.conftest import Command
-from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained_bytes, wait_until
+from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, surviving_header, trained_bytes, wait_until
 
 pytestmark = pytest.mark.compile
 
@@ -74,7 +74,7 @@ def test_a_resumed_run_keeps_the_budget_it_was_given_while_it_ran(
         assert command("budget", "digits", f"{KEEP_ALL_BYTES - 1}", cwd=tmp_path).returncode == 0
         process.send_signal(signal.SIGKILL)
         process.wait()
-    steps = read_header(run / NEWEST).progress.step + 5
+    steps = surviving_header(run).progress.step + 5
     resumed = command("fit", "digits", f"train.steps={steps}", "--resume", "--json", "-q", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     report = json.loads(resumed.stdout)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.run.checkpoint import NEWEST, read_header
+from edgetrain.run.checkpoint import NEWEST
 from tests.edgetrain.cli.conftest import COMMAND, Command
+from tests.edgetrain.cli.live_runs import surviving_header
 
 pytestmark = pytest.mark.compile
 
@@ -66,7 +67,7 @@ def test_a_stopped_run_resumes_to_the_same_bits(
     told = process.communicate()[1]
     assert process.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 130)
     assert not (folder / "report.json").exists(), "it had finished before the signal"
-    assert 0 < read_header(folder / NEWEST).progress.step < 700
+    assert 0 < surviving_header(folder).progress.step < 700
     if number is not signal.SIGKILL:
         assert f"error: stopped by {number.name} after step" in told
         assert "hint: go on with `edgetrain fit digits --resume --out runs/digits`" in told
