@@ -17,9 +17,10 @@ Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where
 
 _STEPS = """\
 `python -m benchmarks.step --against all`. Every side trains all parameters of the same ONNX graph in float32 with SGD
-and momentum 0.9, on the same batch; their first losses agree to 1e-3. They take turns, each in a process of its own. A
-speedup above 1 means that edgetrain is faster. Memory is how much a fresh process grows over three steps, weights
-included. GF/s count the products of the model, forward and backward, however they are computed."""
+and momentum 0.9, ONNX Runtime without momentum, which it does not have; on the same batch, and their first losses agree
+to 1e-3. They take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster. Memory is how
+much a fresh process grows over three steps, weights included. GF/s count the products of the model, forward and
+backward, however they are computed."""
 _KERNELS = """\
 `python -m benchmarks.kernels`: single kernels against PyTorch, with no search, packing included on both sides."""
 _START = """\
@@ -27,7 +28,7 @@ _START = """\
 one."""
 
 _STEP_TIMES = ("model", "batch", "threads", "peer", "step", "peer's step", "speedup")
-_STEP_MORE = ("memory", "peer's memory", "GF/s", "of the peak", "spread", "n", "where the peer is faster")
+_STEP_MORE = ("memory", "peer's memory", "GF/s", "of the peak", "spread", "n", "note, and why where the peer is faster")
 _STEP_HEADER = (*_STEP_TIMES, *_STEP_MORE)
 _STEP_MEAN_HEADER = ("peer", "threads", "models", "mean speedup", "least", "memory, ours to the peer's")
 _KERNEL_TIMES = ("kernel", "shape", "threads", "time", "PyTorch's", "speedup")
@@ -120,7 +121,7 @@ def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
         f"{row['share_of_peak']:.0%}",
         _spreads(row),
         str(row["n"]),
-        why if speedup is not None else row["note"],
+        "; ".join(filter(None, (row["note"], why))),
     )
 
 

@@ -4,7 +4,8 @@
                               [--json [FILE]] [--python-of ort=PYTHON]
     python -m benchmarks.step --profile [--models ...] [--threads 2]
 
-All sides train every parameter in float32 with SGD and momentum on the same batch, and their first losses must agree.
+All sides train every parameter in float32 with SGD and momentum (ONNX Runtime has none) on the same batch, and their
+first losses must agree.
 They take turns, each in a process of its own; a speedup below 1 means that the peer is faster. Memory is how much a
 fresh process grows over three steps, weights included; on a peer's side after a step that does not count, so that
 loading and compiling are not held against it. `gflops` are those of the model's products, however they are computed,

@@ -79,6 +79,13 @@ def test_a_slower_peer_needs_no_reason() -> None:
     assert (line[6], line[-1]) == ("2.00", "")
 
 
+def test_a_note_is_shown_whoever_is_faster() -> None:
+    for peer_seconds, expected in ((1.0, "no momentum"), (0.25, "no momentum; its product is tiny")):
+        lines = shown(step_row("mlp", "ort", peer_seconds, note="no momentum"))
+        (line,) = [cells for cells in lines if cells[0] == "mlp" and "ort" in cells]
+        assert line[-1] == expected
+
+
 def test_what_nobody_explained_says_so() -> None:
     (line,) = [cells for cells in shown(step_row("mlp", "torch", 1.0)) if cells[:2] == ["matmul", "8x8x8"]]
     assert line[-1] == UNKNOWN_REASON
