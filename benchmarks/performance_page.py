@@ -18,8 +18,9 @@ Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where
 _STEPS = """\
 `python -m benchmarks.step --against all`. Every side trains all parameters of the same ONNX graph in float32 with SGD
 and momentum 0.9, ONNX Runtime without momentum, which it does not have; on the same batch, and their first losses agree
-to 1e-3. They take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster. Memory is how much a fresh process grows over three steps, weights
-included. GF/s count the products of the model, forward and backward, however they are computed."""
+to 1e-3. They take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster. Memory is how
+much a fresh process grows over three steps, weights included. GF/s count the products of the model, forward and
+backward, however they are computed."""
 _KERNELS = """\
 `python -m benchmarks.kernels`: single kernels against PyTorch, with no search, packing included on both sides."""
 _START = """\
