@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgetrain.dataset.samples import Array
+from edgetrain.dataset.sound import Resampled, Sound, loudest
 
 # Added to the energy before its logarithm: about the rounding noise of 16-bit sound, so that silence has a number.
 _FLOOR = 1e-6
@@ -38,9 +39,9 @@ class LogMel:
         return 1 + max(0, self.clip_samples - self.window_samples) // self.hop_samples
 
 
-def log_mel(sound: Array, settings: LogMel) -> Array:
-    """The features of a clip at `settings.sample_rate`, float32 of the shape (mels, frames). `sound` is in −1 to 1."""
-    clip = fit_length(sound, max(settings.clip_samples, settings.window_samples))
+def log_mel(sound: Sound, settings: LogMel) -> Array:
+    """The features of the loudest stretch of a sound, float32 of the shape (mels, frames)."""
+    clip = loudest(Resampled(sound, settings.sample_rate), max(settings.clip_samples, settings.window_samples))
     starts = np.arange(settings.frames) * settings.hop_samples
     frames = clip[starts[:, np.newaxis] + np.arange(settings.window_samples)]
     # The periodic Hann window, the one for spectra.
@@ -48,29 +49,6 @@ def log_mel(sound: Array, settings: LogMel) -> Array:
     bins = fft_size(settings.window_samples)
     power = np.abs(np.fft.rfft(frames * window, n=bins)) ** 2 / np.sum(window**2)
     return np.log(power @ mel_filters(settings.mels, bins, settings.sample_rate).T + _FLOOR).T.astype(np.float32)
-
-
-def fit_length(sound: Array, length: int) -> Array:
-    """The loudest stretch of that length, the first of several; shorter sound is padded with silence on both sides."""
-    missing = length - len(sound)
-    if missing >= 0:
-        return np.pad(sound, (missing // 2, missing - missing // 2))
-    energy = np.concatenate(([0.0], np.cumsum(np.square(sound, dtype=np.float64))))
-    start = int(np.argmax(energy[length:] - energy[:-length]))
-    return sound[start : start + length]
-
-
-def resample(sound: Array, rate: int, wanted_rate: int) -> Array:
-    """The sound at another rate: a mean over the new sample's span when slower, straight lines when faster."""
-    if rate == wanted_rate or len(sound) == 0:
-        return sound
-    length = max(1, round(len(sound) * wanted_rate / rate))
-    if wanted_rate > rate:
-        return np.interp((np.arange(length) + 0.5) * rate / wanted_rate - 0.5, np.arange(len(sound)), sound)
-    # Means over fractional spans: differences of the integral, which is piecewise linear.
-    integral = np.concatenate(([0.0], np.cumsum(sound, dtype=np.float64)))
-    edges = np.minimum(np.arange(length + 1) * rate / wanted_rate, len(sound))
-    return np.diff(np.interp(edges, np.arange(len(sound) + 1), integral)) / np.maximum(np.diff(edges), 1e-9)
 
 
 def fft_size(window_samples: int) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import csv
 import wave
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from edgetrain.dataset.csv import find_label, number_labels
 from edgetrain.dataset.folders import class_files
-from edgetrain.dataset.log_mel import LogMel, log_mel, resample
+from edgetrain.dataset.log_mel import LogMel, log_mel
 from edgetrain.dataset.samples import Array, Part, normal_labels
 from edgetrain.errors import DataError
 from edgetrain.recipes import AudioSection
@@ -38,8 +39,8 @@ class Clips:
         return len(self.paths)
 
     def __getitem__(self, index: Any, /) -> Array:
-        sound, rate = read_wav(self.paths[int(index)])
-        return log_mel(resample(sound, rate, self.settings.sample_rate), self.settings)
+        with opened(self.paths[int(index)]) as recording:
+            return log_mel(recording, self.settings)
 
 
 def read_wavs(
@@ -90,27 +91,49 @@ def _read_manifest(path: Path, label: str) -> tuple[tuple[Path, ...], list[str],
     return tuple(paths), words, groups
 
 
-def read_wav(path: Path) -> tuple[Array, int]:
-    """The sound of a PCM file as the mean of its channels, −1 to 1, and its sample rate.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """An open PCM file: the mean of its channels, −1 to 1. Samples are read from the file when they are asked for."""
 
-    Raises `DataError` for a file that is cut short, or compressed.
-    """
+    path: Path
+    file: wave.Wave_read
+
+    @property
+    def rate(self) -> int:
+        return self.file.getframerate()
+
+    def __len__(self) -> int:
+        return self.file.getnframes()
+
+    def read(self, start: int, stop: int) -> Array:
+        width, channels = self.file.getsampwidth(), self.file.getnchannels()
+        self.file.setpos(start)
+        data = self.file.readframes(stop - start)
+        if len(data) != (stop - start) * width * channels:
+            raise DataError(
+                f"{self.path} ends before sample {stop}, its header says {len(self)} samples", fix="copy it again"
+            )
+        mixed: Array = _DECODERS[width](data).reshape(-1, channels).mean(axis=1)
+        return mixed
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Recording]:
+    """The recording while the context lasts. Raises `DataError` for a file that is cut short, or compressed."""
     try:
         with wave.open(str(path), "rb") as file:
-            width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-            wanted = file.getnframes() * width * channels
-            data = file.readframes(file.getnframes())
+            width = file.getsampwidth()
+            if width not in _DECODERS:
+                raise DataError(f"{path} has {8 * width} bits a sample", fix="store it with 8, 16, 24 or 32 bits")
+            if file.getframerate() <= 0:
+                raise DataError(f"{path} has no sample rate", fix="copy it again")
+            yield Recording(path=path, file=file)
     except (wave.Error, EOFError, OSError) as error:
         raise DataError(
             f"{path} is not a wav file that can be read",
             why=str(error) or "it ends within its header",
             fix="remove the file, or store it as PCM with 8, 16, 24 or 32 bits",
         ) from error
-    if len(data) != wanted or rate <= 0:
-        raise DataError(f"{path} holds {len(data)} bytes of sound where its header says {wanted}", fix="copy it again")
-    if width not in _DECODERS:
-        raise DataError(f"{path} has {8 * width} bits a sample", fix="store it with 8, 16, 24 or 32 bits")
-    return _DECODERS[width](data).reshape(-1, channels).mean(axis=1), rate
 
 
 def _decode_8(data: bytes) -> Array:
@@ -131,4 +154,4 @@ def _decode_32(data: bytes) -> Array:
     return np.frombuffer(data, "<i4") / 2.0**31
 
 
-_DECODERS: Mapping[int, Any] = {1: _decode_8, 2: _decode_16, 3: _decode_24, 4: _decode_32}
+_DECODERS: Mapping[int, Callable[[bytes], Array]] = {1: _decode_8, 2: _decode_16, 3: _decode_24, 4: _decode_32}

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from edgetrain.dataset.log_mel import LogMel, log_mel
-from edgetrain.dataset.wav import read_wav, read_wavs
+from edgetrain.dataset.wav import opened, read_wavs
 from edgetrain.errors import DataError
 from edgetrain.recipes import AudioSection
+from tests.edgetrain.dataset.whole_sound import Whole
 
 AUDIO = AudioSection(sample_rate=2000, seconds=0.1, mels=4, window_ms=20, hop_ms=10)
 SOUND = np.random.default_rng(0).uniform(-0.9, 0.9, 300)
@@ -37,14 +38,16 @@ def write_wav(path: Path, sound: np.ndarray[Any, Any], *, bits: int = 16, rate: 
 @pytest.mark.parametrize("bits", [8, 16, 24, 32])
 def test_pcm_of_each_width_comes_back(bits: int, tmp_path: Path) -> None:
     write_wav(tmp_path / "a.wav", SOUND, bits=bits)
-    sound, rate = read_wav(tmp_path / "a.wav")
-    assert rate == 2000
-    np.testing.assert_allclose(sound, SOUND, atol=2.0 ** -(bits - 1))
+    with opened(tmp_path / "a.wav") as recording:
+        assert (recording.rate, len(recording)) == (2000, len(SOUND))
+        np.testing.assert_allclose(recording.read(0, len(SOUND)), SOUND, atol=2.0 ** -(bits - 1))
+        np.testing.assert_allclose(recording.read(7, 19), SOUND[7:19], atol=2.0 ** -(bits - 1))
 
 
 def test_channels_are_mixed(tmp_path: Path) -> None:
     write_wav(tmp_path / "a.wav", np.array([0.5, 0.25, -0.5, 0.5]), channels=2)
-    assert read_wav(tmp_path / "a.wav")[0].tolist() == [0.375, 0.0]
+    with opened(tmp_path / "a.wav") as recording:
+        assert recording.read(0, 2).tolist() == [0.375, 0.0]
 
 
 def test_a_folder_for_each_class_is_read_at_any_depth_without_what_is_excluded(tmp_path: Path) -> None:
@@ -54,7 +57,7 @@ def test_a_folder_for_each_class_is_read_at_any_depth_without_what_is_excluded(t
     part, names, groups = read_wavs(tmp_path, AUDIO, exclude=("*/silence/*",))
     assert (names, part.labels.tolist(), groups) == (("anna", "ben"), [0, 0, 1], None)
     settings = LogMel.of(sample_rate=2000, seconds=0.1, window_s=0.02, hop_s=0.01, mels=4)
-    expected = log_mel(np.round(SOUND * 2**15) / 2**15, settings)
+    expected = log_mel(Whole(np.round(SOUND * 2**15) / 2**15, 2000), settings)
     assert np.array_equal(part.features[0], expected)
 
 
@@ -103,5 +106,5 @@ def test_a_file_that_is_no_wav_or_cut_short_is_named(tmp_path: Path) -> None:
     whole = (tmp_path / "good.wav").read_bytes()
     for length in range(0, len(whole), 7):
         (tmp_path / "bad.wav").write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"bad\.wav"):
-            read_wav(tmp_path / "bad.wav")
+        with pytest.raises(DataError, match=r"bad\.wav"), opened(tmp_path / "bad.wav") as recording:
+            recording.read(0, len(recording))
