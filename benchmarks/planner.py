@@ -6,7 +6,7 @@
 planned to 50 % and 30 % of the memory that keeping everything takes, parameters and state included, and run. `--graph`
 takes graphs as `edgetrain fit --dump` writes them; each is planned to the same shares of its temporaries. One thread.
 Ends with what was promised and does not hold, and then with exit code 1.
-`python -m benchmarks.planner_pictures planner.json docs` draws the result.
+`python -m benchmarks.planner_page planner.json docs` makes a page of the result.
 """
 
 from __future__ import annotations

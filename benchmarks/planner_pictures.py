@@ -1,17 +1,10 @@
-"""Draws what `benchmarks/planner.py` wrote.
-
-    python -m benchmarks.planner_pictures planner.json docs
-
-Writes `planner-memory.svg` (what less memory costs, by solver), `planner-models.svg` (predicted and measured slowdown
-of real models) and `planner-published.svg` (how long each published case took, and how far it is from the best known).
+"""Pictures of what `benchmarks/planner.py` wrote: what less memory costs by solver, predicted and measured slowdown of
+real models, and how long each published case took and how far it is from the best known.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from edgetrain.run.plot import Panel, Series, draw
@@ -65,18 +58,10 @@ def published_picture(rows: Rows) -> str:
     )
 
 
-def main(arguments: Sequence[str]) -> int:
-    source, out = Path(arguments[0]), Path(arguments[1])
-    data = json.loads(source.read_text(encoding="utf-8"))
-    pictures = {
-        "planner-memory.svg": memory_picture(data["sweep"]),
-        "planner-models.svg": models_picture(data["models"]),
-        "planner-published.svg": published_picture(data["published"]),
+def pictures(result: Mapping[str, Rows]) -> dict[str, str]:
+    """Every picture by its file's name."""
+    return {
+        "planner-memory.svg": memory_picture(result["sweep"]),
+        "planner-models.svg": models_picture(result["models"]),
+        "planner-published.svg": published_picture(result["published"]),
     }
-    for name, text in pictures.items():
-        (out / name).write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
