@@ -19,7 +19,9 @@ _STEPS = """\
 `python -m benchmarks.step --against all`. Every side trains all parameters of the same ONNX graph in float32 with SGD
 and momentum 0.9, ONNX Runtime without momentum, which it does not have; on the same batch, and their first losses agree
 to 1e-3. They take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster. Memory is how
-much a fresh process grows over three steps, weights included. GF/s count the products of the model, forward and
+much a fresh process grows over three steps, weights included. "In half of it": a second program of ours, planned to
+recompute as much as it takes to stay within half of the memory of the most frugal peer; a dash where parameters and
+the largest kernel need more. GF/s count the products of the model, forward and
 backward, however they are computed."""
 _KERNELS = """\
 `python -m benchmarks.kernels`: single kernels against PyTorch, with no search, packing included on both sides."""
@@ -28,9 +30,15 @@ _START = """\
 one."""
 
 _STEP_TIMES = ("model", "batch", "threads", "peer", "step", "peer's step", "speedup")
-_STEP_MORE = ("memory", "peer's memory", "GF/s", "of the peak", "spread", "n", "note, and why where the peer is faster")
+_STEP_MORE = (
+    *("memory", "peer's memory", "speedup in half of it", "memory then", "GF/s", "of the peak", "spread", "n"),
+    "note, and why where the peer is faster",
+)
 _STEP_HEADER = (*_STEP_TIMES, *_STEP_MORE)
-_STEP_MEAN_HEADER = ("peer", "threads", "models", "mean speedup", "least", "memory, ours to the peer's")
+_STEP_MEAN_HEADER = (
+    *("peer", "threads", "models", "mean speedup", "least", "memory, ours to the peer's"),
+    *("in half of the memory: models", "mean speedup"),
+)
 _KERNEL_TIMES = ("kernel", "shape", "threads", "time", "PyTorch's", "speedup")
 _KERNEL_HEADER = (*_KERNEL_TIMES, "GF/s", "spread", "where PyTorch is faster")
 _KERNEL_MEAN_HEADER = ("family", "threads", "shapes", "mean speedup", "least")
@@ -101,7 +109,11 @@ def _step_mean_line(peer: str, threads: int, rows: Sequence[Row]) -> tuple[str, 
     both = [(row["peak_bytes"], row["peer_peak_bytes"]) for row in rows]
     shares = [ours / theirs for ours, theirs in both if ours and theirs]
     memory = f"{geometric_mean(shares):.2f}" if shares else "-"
-    return peer, str(threads), str(len(rows)), f"{geometric_mean(speedups):.2f}", f"{min(speedups):.2f}", memory
+    halves = [row["half_speedup"] for row in rows if row["half_speedup"] is not None]
+    return (
+        *(peer, str(threads), str(len(rows)), f"{geometric_mean(speedups):.2f}", f"{min(speedups):.2f}", memory),
+        *(str(len(halves)), f"{geometric_mean(halves):.2f}" if halves else "-"),
+    )
 
 
 def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
@@ -117,6 +129,8 @@ def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
         "-" if speedup is None else f"{speedup:.2f}",
         _megabytes(row["peak_bytes"]),
         _megabytes(row["peer_peak_bytes"]),
+        "-" if row["half_speedup"] is None else f"{row['half_speedup']:.2f}",
+        _megabytes(row["half_peak_bytes"]),
         f"{row['gflops']:.0f}",
         f"{row['share_of_peak']:.0%}",
         _spreads(row),

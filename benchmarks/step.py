@@ -9,7 +9,9 @@ first losses must agree.
 They take turns, each in a process of its own; a speedup below 1 means that the peer is faster. Memory is how much a
 fresh process grows over three steps, weights included; on a peer's side after a step that does not count, so that
 loading and compiling are not held against it. `gflops` are those of the model's products, however they are computed,
-`share_of_peak` is of what this machine's fused multiply-adds reach on as many threads.
+`share_of_peak` is of what this machine's fused multiply-adds reach on as many threads. `half_*` are of a second program
+of ours, planned to recompute as much as it takes to stay within half of the memory of the most frugal peer that can
+train the model; empty where no plan is that small.
 
 A peer that lives in another environment is named by its interpreter; see `benchmarks/peers/README.md`.
 `--profile` shows instead where the seconds of our own step go, kernel by kernel.
@@ -41,6 +43,7 @@ from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take_turn
 from benchmarks.peers.step_graph import read_step_graph, step_flops
 from benchmarks.step_models import RATE, SUBJECTS, Subject, chosen, fill, made_batch
+from edgetrain.errors import PlanInfeasibleError
 from edgetrain.run.engine import LOSS, scalar
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
@@ -48,15 +51,19 @@ from tests.edgetrain.agreement.trained import Batch
 
 PEERS = ("torch", "torch-compile", "jax", "ort")
 LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step
-OURS = "ours"
+OURS, HALF = "ours", "ours, in half of the memory"
 NOTES = {"ort": "plain SGD: it has no momentum"}
 _WARM_UP = 2
 _TURN_S = 0.05  # a turn of small steps is this long at least
 _MEMORY_STEPS = 3
 _COLUMNS = ("model", "batch", "threads", "peer", "seconds", "peer_seconds", "speedup", "peak_bytes")
-COLUMNS = (*_COLUMNS, "peer_peak_bytes", "gflops", "share_of_peak", "spread", "peer_spread", "note")
+COLUMNS = (
+    *(*_COLUMNS, "peer_peak_bytes", "half_speedup", "half_peak_bytes", "gflops", "share_of_peak", "spread"),
+    *("peer_spread", "note"),
+)
 
-_COMPLETE: dict[str, object] = dict.fromkeys((*COLUMNS, "peer_version", "n"))  # every row has every field
+# Every row has every field.
+_COMPLETE: dict[str, object] = dict.fromkeys((*COLUMNS, "half_seconds", "peer_version", "n"))
 
 Row = dict[str, object]
 TakeTurn = Callable[[int], Turn]
@@ -108,9 +115,9 @@ class Trial:
             momentum=self.subject.options.optimizer.momentum,
         )
 
-    def engine(self, threads: int) -> LocalEngine:
-        """Filled with the batch; to be closed."""
-        program = self.prepared.program(self.prepared.plan())
+    def engine(self, threads: int, budget_bytes: int | None = None) -> LocalEngine:
+        """Filled with the batch; to be closed. Raises `PlanInfeasibleError` where the budget is too small."""
+        program = self.prepared.program(self.prepared.plan(budget_bytes))
         engine = LocalEngine(program, threads=threads, page_directory=self.folder)
         fill(engine, self.batch, self.inputs[0])
         return engine
@@ -136,29 +143,55 @@ def measure(trial: Trial, threads: int, peers: Sequence[str], rounds: int, pytho
     """A row for each peer: ours and all peers in turns. Raises `SystemExit` where a first loss is not ours."""
     cannot: dict[str, str] = {}
     versions: dict[str, str] = {}
+    grown: dict[str, int] = {}
+    peak_bytes = _grown_by_us(trial, threads)
     with ExitStack() as stack:
         engine = stack.enter_context(trial.engine(threads))
         sides: dict[str, TakeTurn] = {OURS: partial(take_turn, _our_step(engine))}
         first_losses = {OURS: sides[OURS](1).loss}
         for peer in peers:
             try:
+                grown[peer] = _grown_by_peer(trial.job(peer, threads), pythons)
                 process = stack.enter_context(PeerProcess(trial.job(peer, threads), pythons))
                 first_losses[peer] = process.turn(1).loss
             except CannotError as error:
                 cannot[peer] = str(error)
             else:
                 sides[peer], versions[peer] = process.turn, process.version
+        budget_bytes = _half(trial, peak_bytes, [grown[peer] for peer in versions])
+        if budget_bytes is not None:
+            frugal = stack.enter_context(trial.engine(threads, budget_bytes))
+            sides[HALF] = partial(take_turn, _our_step(frugal))
+            first_losses[HALF] = sides[HALF](1).loss
         _check_losses(trial, first_losses)
         timings = _in_turns(sides, rounds)
-    ours = _ours(trial, threads, timings[OURS])
+    ours = _ours(trial, threads, timings[OURS]) | {"peak_bytes": peak_bytes}
+    if budget_bytes is not None:
+        half_bytes = _grown_by_us(trial, threads, budget_bytes)
+        ours |= {"half_seconds": timings[HALF].seconds, "half_peak_bytes": half_bytes}
     rows = []
     for peer in peers:
         if peer in cannot:
             rows.append(ours | {"peer": peer, "note": cannot[peer]})
-        else:
-            grown = _grown_by_peer(trial.job(peer, threads), pythons)
-            rows.append(ours | _theirs(peer, versions[peer], timings[peer], timings[OURS], grown))
+            continue
+        row = ours | _theirs(peer, versions[peer], timings[peer], timings[OURS], grown[peer])
+        half = {"half_speedup": timings[peer].seconds / timings[HALF].seconds} if HALF in timings else {}
+        rows.append(row | half)
     return rows
+
+
+def _half(trial: Trial, peak_bytes: int | None, peers_bytes: Sequence[int]) -> int | None:
+    """The budget that keeps our process within half of what the most frugal peer takes; None if no plan does."""
+    if peak_bytes is None or not peers_bytes:
+        return None
+    plan = trial.prepared.plan()
+    besides = max(0, peak_bytes - plan.peak_bytes)  # what a process has besides its arena: code, stacks
+    budget_bytes = min(peers_bytes) // 2 - besides
+    try:
+        trial.prepared.plan(max(1, budget_bytes))
+    except PlanInfeasibleError:
+        return None
+    return budget_bytes
 
 
 def _in_turns(sides: Mapping[str, TakeTurn], rounds: int) -> dict[str, Timing]:
@@ -196,7 +229,6 @@ def _ours(trial: Trial, threads: int, timing: Timing) -> Row:
         "batch": trial.subject.batch,
         "threads": threads,
         "seconds": timing.seconds,
-        "peak_bytes": run_in_child("benchmarks.step", {"name": trial.subject.name, "threads": threads})["bytes"],
         "gflops": flops_per_s / 1e9,
         "share_of_peak": flops_per_s / machine_peak(threads),
         "spread": timing.spread,
@@ -216,19 +248,25 @@ def _theirs(peer: str, version: str, timing: Timing, ours: Timing, grown: int) -
     }
 
 
+def _grown_by_us(trial: Trial, threads: int, budget_bytes: int | None = None) -> int | None:
+    asked = {"name": trial.subject.name, "threads": threads, "budget_bytes": budget_bytes}
+    grown: int | None = run_in_child("benchmarks.step", asked)["bytes"]
+    return grown
+
+
 def _grown_by_peer(job: Job, pythons: Mapping[str, str]) -> int:
     with PeerProcess(job, pythons) as fresh:
         return fresh.grown_bytes()
 
 
-def grow(name: str, threads: int) -> dict[str, Any]:
+def grow(name: str, threads: int, budget_bytes: int | None = None) -> dict[str, Any]:
     """How much this process grows over three of our steps; meant for a fresh one."""
     (subject,) = chosen([name])
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial.of(subject, Path(folder))
         before = resident_bytes()
         can_reset = reset_peak()
-        with trial.engine(threads) as engine:
+        with trial.engine(threads, budget_bytes) as engine:
             step = _our_step(engine)
             for _ in range(_MEMORY_STEPS):
                 step()

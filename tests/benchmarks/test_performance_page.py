@@ -24,6 +24,7 @@ def step_row(model: str, peer: str, peer_seconds: float | None, **more: object) 
         "spread": 0.01,
         "n": 15,
         **dict.fromkeys(("peer_seconds", "speedup", "peer_spread", "peer_peak_bytes", "peer_version", "note")),
+        **dict.fromkeys(("half_seconds", "half_speedup", "half_peak_bytes")),
     }
     if peer_seconds is not None:
         row |= {"peer_seconds": peer_seconds, "speedup": peer_seconds / 0.5, "peer_spread": 0.02}
@@ -74,6 +75,15 @@ def test_a_faster_peer_is_shown_with_the_reason() -> None:
     assert line[-1] == "its product is tiny"
 
 
+def test_what_half_of_the_memory_costs_stands_beside_it_and_a_dash_where_nothing_fits() -> None:
+    half = {"half_speedup": 1.75, "half_peak_bytes": 20_000_000}
+    rows = shown(step_row("cnn", "torch", 1.0, **half), step_row("mlp", "torch", 1.0))
+    shares = {cells[0]: cells[7:11] for cells in rows if "torch" in cells[1:4]}
+    assert shares == {"cnn": ["10 MB", "40 MB", "1.75", "20 MB"], "mlp": ["10 MB", "40 MB", "-", "-"]}
+    (mean,) = [cells for cells in rows if cells[0] == "torch"]
+    assert mean[-2:] == ["1", "1.75"]
+
+
 def test_a_slower_peer_needs_no_reason() -> None:
     (line,) = [cells for cells in shown(step_row("mlp", "torch", 1.0)) if cells[0] == "mlp" and "torch" in cells]
     assert (line[6], line[-1]) == ("2.00", "")
@@ -108,4 +118,4 @@ def test_the_last_mean_is_over_the_fastest_peer_of_each_model() -> None:
     means = {cells[0]: cells for cells in shown(*rows) if cells[0] in ("torch", "jax", FASTEST)}
     assert float(means["torch"][3]) == pytest.approx((2 * 32) ** 0.5, abs=0.01)
     assert float(means[FASTEST][3]) == pytest.approx((2 * 8) ** 0.5, abs=0.01)
-    assert means[FASTEST][4:] == ["2.00", "0.25"]
+    assert means[FASTEST][4:6] == ["2.00", "0.25"]
