@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage_files import FILES, RealFile
+from benchmarks.coverage_page import Row, headline, summary_of, to_markdown
+from benchmarks.coverage_torch import worst_difference
 from benchmarks.measure import Prepared, machine, prepare, versions
 from edgetrain.errors import EdgetrainError, UnsupportedError
 from edgetrain.graph.ir import Role
@@ -42,10 +44,8 @@ _TIMEOUT_S = 1800
 _STEPS = 3
 _RATES = (1e-2, 1e-4, 1e-6, 1e-8, 1.0, 1e2, 1e4)  # outputs range from thousands to sigmoids that are nearly 0
 _LEAST_FALL = 1e-6  # as a share of the loss: more than rounding
-_TOLERANCE = 1e-4  # of the largest output, against onnxruntime
+_GRADIENT_TOLERANCE = 0.02  # of the largest element, against PyTorch: what `edgetrain check` allows
 _QUANTISED = ("QuantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")
-
-Row = dict[str, Any]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -199,7 +199,20 @@ def _step_stage(file: RealFile, path: Path, folder: Path) -> Row:
 
 def _differences(file: RealFile, path: Path, folder: Path) -> Row:
     found = check_gradients(_probe(file, path, folder)[1])
-    return {"differences": {"ok": "yes", "OPEN": "open"}.get(found.word, "no"), "differences_text": found.text}
+    row: Row = {"differences": {"ok": "yes", "OPEN": "open"}.get(found.word, "no"), "differences_text": found.text}
+    return {**row, **asked_of_torch(file, path, folder)} if found.is_open else row
+
+
+def asked_of_torch(file: RealFile, path: Path, folder: Path) -> Row:
+    """What PyTorch says of the gradients; nothing where it cannot."""
+    prepared, probe = _probe(file, path, folder)
+    with probe.engine() as engine:
+        probe.fill(engine, probe.seed)
+        compiled = prepared.compiled
+        worst = worst_difference(engine, compiled.graph, compiled.model, probe.trained)
+    if worst is None:
+        return {}
+    return {"torch": worst, **({"differences": "torch"} if worst <= _GRADIENT_TOLERANCE else {})}
 
 
 _STAGES: Mapping[str, Callable[[RealFile, Path, Path], Row]] = {
@@ -283,91 +296,6 @@ def _numpy_type(declared: str) -> Any:
     names = {"float": "float32", "double": "float64"}
     inner = declared.removeprefix("tensor(").removesuffix(")")
     return np.dtype(names.get(inner, inner))
-
-
-def _is_close(row: Row) -> bool:
-    return row.get("forward") is None or row["forward"] <= _TOLERANCE or bool(row.get("quantised"))
-
-
-def trains(row: Row) -> bool:
-    return row.get("step") == "yes" and _is_close(row) and row.get("differences", "yes") == "yes"
-
-
-def summary_of(row: Row) -> str:
-    if trains(row):
-        return f"trains, {row['parameters']:,} parameters, losses {row['losses']}, forward {row['forward']:.1e}"
-    return f"does not train: {row.get('reason') or row}"
-
-
-def headline(rows: Sequence[Row]) -> str:
-    packages = {(r["registry"], r["package"]) for r in rows}
-    return f"{sum(map(trains, rows))} of {len(rows)} files from {len(packages)} packages train"
-
-
-_COLUMNS: Mapping[str, str] = {  # title -> alignment
-    "package": "---",
-    "file": "---",
-    "opset": "---:",
-    "ops": "---:",
-    "parameters": "---:",
-    "import": "---",
-    "forward": "---:",
-    "gradients": "---",
-    "step": "---",
-    "differences": "---",
-}
-_LEGEND = """Each file is imported with the batch and input sizes in `benchmarks/coverage_files.py`, its outputs are
-compared with onnxruntime's (`forward`: the largest difference, as a share of the largest output), every parameter is
-trained for three steps of SGD on one made-up batch, towards labels scattered round the model's own output, with a mean
-squared error. `step` is yes where the loss falls, by more than a millionth, at one of seven learning rates from 1e-8 to
-1e4, tried in a fixed order (`rate` in the JSON is the one): nearly flat outputs need large ones, large outputs small
-ones. It shows that the graph compiles, runs and moves the right way, not that it learns a task.
-
-`differences` is what `edgetrain check` asks: are the gradients of up to 16 tensors, spread over the model, those of
-finite differences of the loss, within 2 %? `yes` where they are, `no` where one is wrong, `open` where too few could be
-told (kinks, rounding); `differences_text` in the JSON is the whole answer.
-
-Outputs of files marked *q* are those of a quantised model: edgetrain trains the float model behind it, which differs
-from the integers by their rounding.
-"""
-
-
-def to_markdown(rows: Sequence[Row]) -> str:
-    lines = ["# Which real ONNX files train", "", f"**{headline(rows)}.** Written by `python -m benchmarks.coverage`."]
-    lines += [
-        "",
-        _LEGEND,
-        "| package | file | opset | ops | parameters | import | forward | gradients | step | differences |",
-    ]
-    lines += ["|---|---|---:|---:|---:|---|---:|---|---|---|"]
-    for row in rows:
-        forward = row.get("forward")
-        shown = "–" if forward is None or not math.isfinite(forward) else f"{forward:.0e}"
-        cells = [
-            f"{row['package']} {row['version']} ({row['registry']})",
-            f"{row['path'].rsplit('/', 1)[-1]}{' *q*' if row.get('quantised') else ''}",
-            str(row.get("opset", "–")),
-            f"{row['ops']} kinds, {row['nodes']:,} nodes" if "ops" in row else "–",
-            f"{row['parameters']:,}" if "parameters" in row else "–",
-            str(row.get("import", "–")),
-            shown,
-            str(row.get("gradients", "–")),
-            str(row.get("step", "–")),
-            str(row.get("differences", "not run")),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    failed = [row for row in rows if not trains(row)]
-    lines += ["", "## What does not train, and why", ""]
-    lines += [f"- `{r['package']}/{r['path'].rsplit('/', 1)[-1]}`: {_reason(r)}" for r in failed] or ["Nothing."]
-    return "\n".join(lines) + "\n"
-
-
-def _reason(row: Row) -> str:
-    if "reason" in row:
-        return " ".join(str(row["reason"]).split())
-    if not _is_close(row):
-        return f"its outputs differ from onnxruntime's by {row['forward']:.1e}"
-    return str(row.get("differences_text") or row.get("losses") or "unknown")
 
 
 def _read(path: Path) -> dict[str, Row]:

@@ -10,8 +10,10 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks.coverage import examine, headline, to_markdown, trains
+from benchmarks.coverage import asked_of_torch, examine
 from benchmarks.coverage_files import FILES, RealFile
+from benchmarks.coverage_page import headline, to_markdown, trains
+from tests.edgetrain.agreement import torch_reference
 from tests.edgetrain.model.onnx_models import mlp
 
 _SAMPLE = (
@@ -61,6 +63,7 @@ def test_every_sampled_file_is_in_the_table() -> None:
         ({"forward": None}, True),
         ({"differences": "no"}, False),
         ({"differences": "open"}, False),
+        ({"differences": "torch"}, True),
     ],
 )
 def test_a_file_trains_when_its_outputs_agree_and_its_loss_falls(change: dict[str, Any], verdict: bool) -> None:
@@ -84,6 +87,17 @@ def test_a_file_that_trains_is_found_to(tmp_path: Path) -> None:
     row = examine(RealFile(registry="", package="", version="", path="mlp.onnx"), path, differences=True)
     assert trains(row), row
     assert row["parameters"] == sum(int(np.prod(t.dims)) for t in mlp().graph.initializer)
+
+
+@pytest.mark.compile
+@pytest.mark.skipif(torch_reference.IS_MISSING, reason=f"needs `{torch_reference.INSTALL}`")
+def test_where_differences_leave_it_open_pytorch_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.onnx"
+    onnx.save(onnx.shape_inference.infer_shapes(mlp()), str(path))
+    file = RealFile(registry="", package="", version="", path="mlp.onnx")
+    found = asked_of_torch(file, path, tmp_path)
+    assert found["differences"] == "torch"
+    assert 0 < found["torch"] < 1e-5
 
 
 @pytest.mark.compile

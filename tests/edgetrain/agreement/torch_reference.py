@@ -186,17 +186,48 @@ def _torch_gates(value: Tensor, hidden: int) -> Tensor:
 
 def _cast(node: _Node) -> Tensor:
     """To a floating point type is to the one that this model computes in."""
-    kinds = {TensorProto.FLOAT: node.kind, TensorProto.INT64: torch.int64}
+    kinds = {
+        TensorProto.FLOAT: node.kind,
+        TensorProto.INT32: torch.int32,
+        TensorProto.INT64: torch.int64,
+        TensorProto.BOOL: torch.bool,
+    }
     return node.inputs[0].to(kinds[node.get("to", None)])
 
 
 def _slice(node: _Node) -> Tensor:
     x, starts, ends = node.inputs[:3]
     axes = node.input(3) if node.input(3) is not None else range(len(starts))
+    steps = node.input(4) if node.input(4) is not None else [1] * len(starts)
     kept = [slice(None)] * x.dim()
-    for axis, start, end in zip(axes, starts, ends, strict=True):
-        kept[int(axis)] = slice(int(start), int(end))
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        if step < 1:
+            raise NotImplementedError("Slice backwards")
+        kept[int(axis)] = slice(int(start), int(end), int(step))
     return x[tuple(kept)]
+
+
+def _pad(node: _Node) -> Tensor:
+    """All begins, then all ends. What is reflected must be the last axes: torch reflects no others."""
+    x, sizes, value = node.inputs[0], [int(size) for size in node.inputs[1]], node.input(2)
+    mode = node.get("mode", b"constant").decode()
+    by_axis = [sizes[end * x.dim() + axis] for axis in reversed(range(x.dim())) for end in (0, 1)]
+    if mode == "constant":
+        return F.pad(x, by_axis, value=0.0 if value is None else float(value))
+    while len(by_axis) > 2 and by_axis[-2:] == [0, 0]:
+        by_axis = by_axis[:-2]
+    return F.pad(x, by_axis, mode={"reflect": "reflect", "edge": "replicate"}[mode])
+
+
+def _extreme(compute: Callable[..., Tensor]) -> Callable[[_Node], Tensor]:
+    """`amax` or `amin`; without axes over all of them."""
+
+    def reduce(node: _Node) -> Tensor:
+        x = node.inputs[0]
+        axes = node.get("axes", None) if node.input(1) is None else node.inputs[1].tolist()
+        return compute(x, tuple(axes or range(x.dim())), bool(node.get("keepdims", 1)))
+
+    return reduce
 
 
 def _gather(node: _Node) -> Tensor:
@@ -236,20 +267,28 @@ _OPS: Mapping[str, Callable[[_Node], Tensor]] = {
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
     "Clip": _clip,
+    "Concat": lambda node: torch.cat(list(node.inputs), node.get("axis", None)),
     "Conv": _conv,
     "Div": _binary(lambda a, b: a / b),
+    "Equal": _binary(lambda a, b: a == b),
     "Erf": _unary(lambda x: torch.erf(x)),
     "Flatten": _flatten,
     "Gather": _gather,
     "Gelu": _gelu,
     "Gemm": _gemm,
     "GlobalAveragePool": _unary(lambda x: x.mean(dim=tuple(range(2, x.dim())), keepdim=True)),
+    "Identity": _unary(lambda x: x),
     "LSTM": _lstm,
     "LayerNormalization": _layer_normalization,
+    "Log": _unary(lambda x: torch.log(x)),
     "MatMul": _binary(lambda a, b: a @ b),
     "MaxPool": _max_pool,
     "Mul": _binary(lambda a, b: a * b),
+    "Neg": _unary(lambda x: -x),
+    "Pad": _pad,
+    "ReduceMax": _extreme(lambda x, axes, keepdim: torch.amax(x, axes, keepdim)),
     "ReduceMean": _reduce_mean,
+    "ReduceMin": _extreme(lambda x, axes, keepdim: torch.amin(x, axes, keepdim)),
     "ReduceSum": lambda node: node.inputs[0].sum(node.inputs[1].tolist(), keepdim=bool(node.get("keepdims", 1))),
     "Relu": _relu,
     "Reshape": _reshape,
@@ -257,11 +296,13 @@ _OPS: Mapping[str, Callable[[_Node], Tensor]] = {
     "Sigmoid": _unary(lambda x: torch.sigmoid(x)),
     "Slice": _slice,
     "Softmax": lambda node: torch.softmax(node.inputs[0], dim=node.get("axis", -1)),
+    "Sqrt": _unary(lambda x: torch.sqrt(x)),
     "Squeeze": lambda node: node.inputs[0].squeeze(tuple(node.inputs[1].tolist())),
     "Sub": _binary(lambda a, b: a - b),
     "Tanh": _unary(lambda x: torch.tanh(x)),
     "Transpose": lambda node: node.inputs[0].permute(node.get("perm", None)),
     "Unsqueeze": _unsqueeze,
+    "Where": lambda node: torch.where(*node.inputs),
 }
 
 _LOSSES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -1,0 +1,69 @@
+"""Gradients of a real ONNX file against PyTorch in float64, for files whose finite differences leave it open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from edgetrain.graph.ir import Role, TrainGraph
+from edgetrain.model.output import trained_output
+from edgetrain.run.engine import LABELS, LEARNING_RATE, STEP, Array, Engine
+from tests.edgetrain.agreement import torch_reference
+from tests.edgetrain.agreement.trained import relative_difference
+
+if not torch_reference.IS_MISSING:
+    import torch
+
+_RATE = 2.0**20  # a power of two, and large: rounding the parameter then hides little of the gradient
+
+
+def worst_difference(engine: Engine, graph: TrainGraph, model: Path, trained: tuple[str, ...]) -> float | None:
+    """The largest difference of any tensor's gradient of the mean squared error, as a share of its largest element.
+
+    On the batch that the engine holds. None where PyTorch is missing, or an op that it would have to compute, or where
+    it knows a trained tensor by another name.
+    """
+    if torch_reference.IS_MISSING:
+        return None
+    inputs = {t.name: engine.tensor(t.name).copy() for t in graph.by_role(Role.INPUT)}
+    try:
+        expected = _in_torch(onnx.load(str(model)), inputs, trained)
+    except (NotImplementedError, KeyError):
+        return None
+    found = _gradients(engine, trained)
+    return max(relative_difference(found[name].reshape(expected[name].shape), expected[name]) for name in trained)
+
+
+def _gradients(engine: Engine, names: tuple[str, ...]) -> dict[str, Array]:
+    saved = bytes(engine.saved)
+    before = {name: engine.tensor(name).astype(np.float64) for name in names}
+    engine.tensor(LEARNING_RATE)[...] = _RATE
+    engine.call(STEP)
+    found = {name: (before[name] - engine.tensor(name)) / _RATE for name in names}
+    engine.saved[:] = saved
+    return found
+
+
+def _in_torch(proto: Any, inputs: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
+    """Raises `KeyError` or `NotImplementedError` where it cannot say."""
+    wanted = trained_output(proto) or proto.graph.output[0].name
+    kept = [output for output in proto.graph.output if output.name == wanted]
+    del proto.graph.output[:]
+    proto.graph.output.extend(kept)
+    model = torch_reference.TorchModel(proto)
+    parameters = {name: model.parameters[name].requires_grad_() for name in names}
+    first, *others = (i.name for i in proto.graph.input if i.name in inputs)
+    tensors = {name: _tensor(inputs[name]) for name in (first, *others)}
+    output = model.forward(tensors[first], {name: tensors[name] for name in others}, training_batchnorm=False)
+    labels = _tensor(inputs[LABELS]).reshape(output.shape)
+    torch.nn.functional.mse_loss(output, labels).backward()
+    zero = {name: np.zeros(tuple(p.shape)) for name, p in parameters.items()}
+    return {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in parameters.items()}
+
+
+def _tensor(value: Array) -> Any:
+    tensor = torch.from_numpy(value)
+    return tensor.double() if tensor.is_floating_point() else tensor
