@@ -16,23 +16,24 @@ def from_output(name: str, slope: Slope) -> Rule:
     return Rule(backward=lambda step: _scaled(step, name, slope, step.outputs[0]))
 
 
-def from_input(name: str, slope: Slope) -> Rule:
-    return Rule(backward=lambda step: _scaled(step, name, slope, step.inputs[0]))
+def from_input(name: str, slope: Slope, *, fusible: bool = True) -> Rule:
+    """`fusible=False`: a kernel of its own, whatever stands before it."""
+    return Rule(backward=lambda step: _scaled(step, name, slope, step.inputs[0], fusible=fusible))
 
 
-def _scaled(step: Backward, name: str, slope: Slope, kept: Expr) -> Gradients:
+def _scaled(step: Backward, name: str, slope: Slope, kept: Expr, *, fusible: bool = True) -> Gradients:
     rest = [None] * (len(step.inputs) - 1)
-    return [scale_gradient(step, name, slope, kept), *rest]
+    return [scale_gradient(step, name, slope, kept, fusible=fusible), *rest]
 
 
-def scale_gradient(step: Backward, name: str, slope: Slope, kept: Expr) -> Expr:
+def scale_gradient(step: Backward, name: str, slope: Slope, kept: Expr, *, fusible: bool = True) -> Expr:
     """slope(kept) · dY, element by element."""
 
     def gradient(value: Any, dy: Any) -> Any:
         return te.compute(dy.shape, lambda *i: slope(value[i]) * dy[i], name=f"{name}_gradient")
 
     gradient.__name__ = f"{name}_gradient"  # emit_te names the kernel after it
-    return step.emit_te(gradient, kept, step.output_gradient)
+    return step.emit_te(gradient, kept, step.output_gradient, fusible=fusible)
 
 
 def flat(_step: Backward) -> Gradients:

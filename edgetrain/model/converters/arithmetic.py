@@ -9,6 +9,7 @@ from onnx import helper
 
 from edgetrain._tvm import dtype_of, relax
 from edgetrain.model.converters.context import CannotConvert, Converter, NodeContext, binary, unary
+from edgetrain.model.converters.spelled_out import multiply
 
 
 def _many(emit_pair: Callable[[Any, Any], Any]) -> Converter:
@@ -95,7 +96,7 @@ ARITHMETIC_CONVERTERS: Mapping[str, Converter] = {
     "Max": _many(relax.op.maximum),
     "Mean": _mean,
     "Min": _many(relax.op.minimum),
-    "Mul": binary(relax.op.multiply),
+    "Mul": multiply,
     "Neg": unary(relax.op.negative),
     "Pow": _pow,
     "Reciprocal": lambda context: _inverse(context, context.input(0)),
