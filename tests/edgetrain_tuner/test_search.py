@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
@@ -9,7 +10,7 @@ import pytest
 
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import Schedule
-from edgetrain_tuner.search import Allowance, Progress, Tunable, search
+from edgetrain_tuner.search import Allowance, Entrant, Progress, Tunable, race, search
 
 
 def _schedule(x: int, y: int) -> Schedule:
@@ -157,3 +158,53 @@ def test_the_same_measurements_ask_for_the_same_trials() -> None:
         search([_tunable(0), _tunable(1)], landscape, _trials(25, landscape))
         runs.append(landscape.asked)
     assert runs[0] == runs[1]
+
+
+def _entrant(number: int, weight: float, *schedules: Schedule) -> Entrant:
+    return Entrant(number=number, weight=weight, schedules=schedules)
+
+
+def test_a_race_tries_what_it_is_given_and_nothing_else() -> None:
+    landscape = Landscape(_bowl)
+    (found,) = race([_entrant(0, 1.0, _schedule(5, 4), _schedule(0, 9))], landscape, Allowance(clock=landscape.clock))
+    assert found.best is not None
+    assert found.best.schedule == _schedule(5, 4)
+    assert {schedule for _, schedule in landscape.asked} == {_schedule(5, 4), _schedule(0, 9)}
+    assert [trial.schedule for trial in found.trials] == [_schedule(5, 4), _schedule(0, 9)]
+
+
+def test_a_race_begins_with_the_heaviest_and_begins_no_other_kernel_when_the_time_is_up() -> None:
+    landscape = Landscape(_bowl)
+    entrants = [_entrant(number, weight, _schedule(0, 9)) for number, weight in ((0, 1.0), (1, 9.0), (2, 3.0))]
+    found = list(race(entrants, landscape, Allowance(seconds=2.0, clock=landscape.clock)))
+    assert [tuned.number for tuned in found] == [1, 2]
+
+
+def test_a_racing_schedule_that_wins_by_luck_is_measured_again_and_loses() -> None:
+    class Lucky(Landscape):
+        def measure(self, number: int, schedule: Schedule, *, budget_s: float) -> Outcome:
+            first = not self.asked
+            outcome = super().measure(number, schedule, budget_s=budget_s)
+            return dataclasses.replace(outcome, seconds=outcome.default_seconds / (1.5 if first else 0.9))
+
+    landscape = Lucky(_bowl)
+    (found,) = race([_entrant(0, 1.0, _schedule(5, 4))], landscape, Allowance(clock=landscape.clock))
+    assert found.best is None
+    assert [round(trial.outcome.speedup, 3) for trial in found.trials] == [0.9], "the second measurement is kept"
+
+
+def test_a_kernel_that_cannot_be_opened_is_named_and_the_race_goes_on() -> None:
+    landscape = Landscape(_bowl)
+    entrants = [_entrant(0, 2.0, _schedule(5, 4)), _entrant(1, 1.0, _schedule(5, 4))]
+    closed: list[int] = []
+    found = list(
+        race(
+            entrants,
+            landscape,
+            Allowance(clock=landscape.clock),
+            opened=lambda entrant: "" if entrant.number else "no memory",
+            closed=lambda entrant: closed.append(entrant.number),
+        )
+    )
+    assert [(tuned.number, tuned.failure) for tuned in found] == [(0, "no memory"), (1, "")]
+    assert closed == [1]

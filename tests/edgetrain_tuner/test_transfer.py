@@ -8,24 +8,31 @@ from dataclasses import dataclass
 
 import pytest
 
-from edgetrain_tuner.cache.entry import Check, Entry, Target, Versions
-from edgetrain_tuner.transfer import choose, donors, shape_distance, tried
+from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Target, Versions
+from edgetrain_tuner.transfer import Prospects, choose, claims, donors, prospects, shape_distance, tried
 from tests.edgetrain_tuner.cache.entries import BOARD, HOST, entry, measurement
 
 WORKLOAD = entry().workload
+HERE, THERE = 7, 8  # machines
+MACHINE = f"{HERE:016x}"
+
+
+def _measured(speedup: float, machine: int) -> Measurement:
+    return measurement(2e-3 / speedup, machine=machine)
 
 
 @dataclass(frozen=True)
 class Lent:
     entry: Entry
     level: str = "team"
+    own: Entry | None = None
 
 
 class Shelf:
-    """A cache of a few entries."""
+    """A cache of a few entries; `own` are those of the user's own store."""
 
-    def __init__(self, *entries: Entry) -> None:
-        self._lent = [Lent(one) for one in entries]
+    def __init__(self, *entries: Entry, own: Sequence[Entry] = (), lent: Sequence[Lent] = ()) -> None:
+        self._lent = [*(Lent(one) for one in entries), *(Lent(one, "user", one) for one in own), *lent]
 
     def lookup(self, class_: str, target: Target) -> Sequence[Lent]:
         return [
@@ -127,3 +134,81 @@ def test_shapes_are_apart_by_doublings() -> None:
     assert shape_distance(one, other) == 3.0
     fewer = dataclasses.replace(one, dims=(8,), operations=7)
     assert shape_distance(dataclasses.replace(one, operations=15), fewer) == 1.0
+
+
+def test_what_held_on_this_machine_is_used_and_asks_for_no_trial() -> None:
+    own = entry(tile=(1, 1), measurements=(_measured(1.5, HERE),))
+    found = prospects(WORKLOAD, HOST, Shelf(own=[own]), machine=MACHINE)
+    assert found.proven is not None
+    assert (_tile(found.proven), found.proven.speedup) == ((1, 1), 1.5)
+    assert found.untried == ()
+
+
+def test_what_was_measured_elsewhere_is_tried_and_not_used() -> None:
+    theirs = entry(tile=(1, 1), measurements=(_measured(5.0, THERE),))
+    imported = entry(tile=(2, 2), measurements=(_measured(4.0, THERE),))
+    found = prospects(WORKLOAD, HOST, Shelf(theirs, own=[imported]), machine=MACHINE)
+    assert found.proven is None
+    assert [_tile(donor) for donor in found.untried] == [(1, 1), (2, 2)]
+
+
+def test_a_stranger_who_says_that_it_was_measured_here_is_not_believed() -> None:
+    forged = entry(tile=(1, 1), measurements=(_measured(5.0, HERE),))
+    found = prospects(WORKLOAD, HOST, Shelf(forged), machine=MACHINE)
+    assert found.proven is None
+    assert [_tile(donor) for donor in found.untried] == [(1, 1)]
+
+
+def test_many_strangers_do_not_outvote_a_measurement_of_this_machine() -> None:
+    claimed = tuple(_measured(5.0 + n, THERE) for n in range(5))
+    own = entry(tile=(1, 1), outcome="slower", measurements=(_measured(0.5, HERE),))
+    joined = dataclasses.replace(own, outcome="faster", measurements=(*claimed, *own.measurements))
+    assert prospects(WORKLOAD, HOST, Shelf(lent=[Lent(joined, "user", own)]), machine=MACHINE) == Prospects()
+    assert prospects(WORKLOAD, HOST, Shelf(own=[joined]), machine=MACHINE) == Prospects(), "an import has joined them"
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        entry(tile=(1, 1), outcome="slower", measurements=(_measured(0.5, HERE),)),
+        entry(tile=(1, 1), outcome="failed", measurements=(), check=Check(largest_error=1e300, against="default")),
+    ],
+    ids=["slower", "failed"],
+)
+def test_what_did_not_hold_here_is_not_tried_again(known: Entry) -> None:
+    claim = entry(
+        tile=(1, 1), measurements=(_measured(5.0, THERE),), check=Check(largest_error=1e-7, against="default")
+    )
+    assert claim.id != known.id
+    near = _sized(384, 512, 256, measurements=(_measured(5.0, THERE),))
+    assert prospects(WORKLOAD, HOST, Shelf(claim, near, own=[known]), machine=MACHINE) == Prospects()
+
+
+def test_a_claim_is_tried_where_it_promises_more_than_what_held() -> None:
+    own = entry(tile=(1, 1), measurements=(_measured(1.5, HERE),))
+    more, hardly = (entry(tile=(n, n), measurements=(_measured(s, THERE),)) for n, s in ((2, 1.8), (3, 1.52)))
+    found = prospects(WORKLOAD, HOST, Shelf(more, hardly, own=[own]), machine=MACHINE)
+    assert found.proven is not None
+    assert [_tile(donor) for donor in found.untried] == [(2, 2)]
+
+
+def test_few_of_many_claims_are_tried_at_a_time_the_best_first() -> None:
+    many = [entry(tile=(n, n), measurements=(_measured(1.0 + n, THERE),)) for n in range(1, 9)]
+    found = prospects(WORKLOAD, HOST, Shelf(*many), machine=MACHINE)
+    assert [_tile(donor) for donor in found.untried] == [(8, 8), (7, 7), (6, 6)]
+
+
+def test_the_nearest_kernel_lends_for_a_trial_and_another_target_does_not() -> None:
+    near = _sized(384, 512, 256)
+    (donor,) = prospects(WORKLOAD, HOST, Shelf(near, _sized(384, 512, 512)), machine=MACHINE).untried
+    assert donor.id == near.id
+    wider = dataclasses.replace(HOST, vector_bits=512)
+    assert prospects(WORKLOAD, HOST, Shelf(entry(target=wider), entry(target=BOARD)), machine=MACHINE) == Prospects()
+
+
+def test_claims_are_what_is_said_to_be_faster_for_this_very_kernel() -> None:
+    one, other = entry(tile=(1, 1)), entry(tile=(2, 2), target=dataclasses.replace(HOST, cpu="other"))
+    nothing = entry(tile=(3, 3), outcome="slower")
+    foreign = entry(tile=(4, 4), target=BOARD)
+    found = claims(WORKLOAD, HOST, Shelf(one, other, nothing, foreign, _sized(384, 512, 256)))
+    assert {donor.id for donor in found} == {one.id, other.id}

@@ -7,7 +7,7 @@ what says that time is up, is passed in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +33,15 @@ class Tunable:
     starts: tuple[Schedule, ...] = ()
     known: frozenset[Schedule] = frozenset()  # tried before, and no better
     neighbours: Neighbours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A kernel with the schedules that race against its default."""
+
+    number: int
+    weight: float
+    schedules: tuple[Schedule, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +106,6 @@ class Descent:
             if not self._starts:
                 self._expand(first=self._moved(schedule))
 
-    def ranked(self) -> list[Trial]:
-        """What beat the default, the best first."""
-        better = [trial for trial in self.trials if trial.outcome.speedup > 1.0]
-        return sorted(better, key=lambda trial: (-trial.outcome.speedup, trial.schedule.canonical()))
-
     def _moved(self, schedule: Schedule) -> str:
         """The parameter whose move led here: going on in that direction is tried first."""
         before = self._expanded
@@ -128,7 +132,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """How much may be spent: so many trials, or so many seconds by `clock`. One of the two."""
+    """How much a search may spend: so many trials, or so many seconds by `clock`. One of the two."""
 
     trials: int | None = None
     seconds: float | None = None
@@ -176,7 +180,7 @@ def search(
             progress(
                 Progress(number=tunable.number, trials=spent, allowed=allowance.trials or 0, speedup=outcome.speedup)
             )
-        found.append(_confirmed(descent, measurer))
+        found.append(_confirmed(tunable.number, descent.trials, measurer))
         closed(tunable)
     return found
 
@@ -186,19 +190,53 @@ def _share(weights: Sequence[float]) -> float:
     return weights[0] / total if total > 0 else 1.0
 
 
-def _confirmed(descent: Descent, measurer: Measurer) -> Tuned:
+def race(
+    entrants: Iterable[Entrant],
+    measurer: Measurer,
+    allowance: Allowance,
+    *,
+    opened: Callable[[Entrant], str] = lambda _: "",
+    closed: Callable[[Entrant], None] = lambda _: None,
+) -> Iterator[Tuned]:
+    """Tries the schedules of each kernel and no others; the heaviest first, one result after the other.
+
+    When the seconds are spent no other kernel is begun: it is missing in the results. One that was begun is finished.
+    """
+    until = math.inf if allowance.seconds is None else allowance.clock() + allowance.seconds
+    for entrant in sorted(entrants, key=lambda entrant: (-entrant.weight, entrant.number)):
+        if allowance.clock() >= until:
+            return
+        failure = opened(entrant)
+        if failure:
+            yield Tuned(number=entrant.number, best=None, trials=(), failure=failure)
+            continue
+        trials = [
+            Trial(schedule=schedule, outcome=measurer.measure(entrant.number, schedule, budget_s=TRIAL_S))
+            for schedule in entrant.schedules
+        ]
+        yield _confirmed(entrant.number, trials, measurer)
+        closed(entrant)
+
+
+def _confirmed(number: int, trials: Sequence[Trial], measurer: Measurer) -> Tuned:
     """The best by a second, longer measurement: the luckiest of many trials is not always the quickest."""
     again = [
         Trial(
             schedule=trial.schedule,
-            outcome=measurer.measure(descent.tunable.number, trial.schedule, budget_s=CONFIRMATION_S),
+            outcome=measurer.measure(number, trial.schedule, budget_s=CONFIRMATION_S),
             is_start=trial.is_start,
         )
-        for trial in descent.ranked()[:CONFIRMED]
+        for trial in _ranked(trials)[:CONFIRMED]
         if trial.outcome.speedup >= STEP
     ]
     good = [trial for trial in again if trial.outcome.status == MEASURED and trial.outcome.speedup >= MARGIN]
     best = max(good, key=lambda trial: (trial.outcome.speedup, trial.schedule.canonical()), default=None)
     replaced = {trial.schedule: trial for trial in again}
-    trials = tuple(replaced.get(trial.schedule, trial) for trial in descent.trials)
-    return Tuned(number=descent.tunable.number, best=best, trials=trials)
+    kept = tuple(replaced.get(trial.schedule, trial) for trial in trials)
+    return Tuned(number=number, best=best, trials=kept)
+
+
+def _ranked(trials: Iterable[Trial]) -> list[Trial]:
+    """What beat the default, the best first."""
+    better = [trial for trial in trials if trial.outcome.speedup > 1.0]
+    return sorted(better, key=lambda trial: (-trial.outcome.speedup, trial.schedule.canonical()))

@@ -1,4 +1,4 @@
-"""Schedules from like kernels: who may lend one, and whose is taken when nothing may be tried.
+"""Schedules from like kernels: who may lend one, what held on a machine, and whose is taken when nothing may be tried.
 
 Lenders are ranked by how alike the kernel is (the same one, its class, its family), how far the shape and the target
 are, and how much the schedule brought where it was found. What is lent is refitted and checked by whoever applies it.
@@ -6,6 +6,7 @@ are, and how much the schedule brought where it was found. What is lent is refit
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +19,22 @@ SAME, CLASS, FAMILY = "same", "class", "family"
 # Untried, a schedule must promise this much where it was measured on the same kernel, and more on a near one.
 LEAST_SPEEDUP: Mapping[str, float] = {SAME: 1.03, CLASS: 1.08}
 FARTHEST_UNTRIED = 2.0  # doublings of the sizes, all axes together
+MOST_CLAIMS = 3  # of one kernel that are tried at a time
 LARGEST_ERROR = 1e-4
-FASTER = "faster"
+FASTER, FAILED = "faster", "failed"
 
 
 class Lending(Protocol):
-    """An entry and the level of the cache that has it."""
+    """An entry, the level of the cache that has it, and what the user's own store alone says of it."""
 
     @property
     def entry(self) -> Entry: ...
 
     @property
     def level(self) -> str: ...
+
+    @property
+    def own(self) -> Entry | None: ...
 
 
 class Lenders(Protocol):
@@ -71,10 +76,11 @@ def shape_distance(one: Workload, other: Workload) -> float:
 
 def is_same(one: Workload, other: Workload) -> bool:
     """Whether both are the same kernel, whatever they are called."""
-    return _identity(one) == _identity(other)
+    return identity(one) == identity(other)
 
 
-def _identity(workload: Workload) -> tuple[object, ...]:
+def identity(workload: Workload) -> tuple[object, ...]:
+    """What two kernels have in common that are the same."""
     return (workload.class_, workload.dims, workload.dtype, workload.operations, workload.bytes)
 
 
@@ -82,7 +88,7 @@ def donors(workload: Workload, target: Target, lenders: Lenders, *, most: int) -
     """The most promising lenders, each schedule once; what was not faster anywhere lends nothing."""
     found: dict[Schedule, Donor] = {}
     for lending in (*lenders.lookup(workload.class_, target), *lenders.by_family(workload.family)):
-        donor = _donor(workload, target, lending)
+        donor = _donor(workload, target, lending.entry, lending.level)
         if donor is None or not donor.is_faster:
             continue
         known = found.get(donor.schedule)
@@ -93,25 +99,81 @@ def donors(workload: Workload, target: Target, lenders: Lenders, *, most: int) -
 
 def tried(workload: Workload, target: Target, lenders: Lenders) -> frozenset[Schedule]:
     """What was measured on this very kernel and target, and was no better than the default, or failed."""
-    found = (_donor(workload, target, lending) for lending in lenders.lookup(workload.class_, target))
+    found = (_donor(workload, target, one.entry, one.level) for one in lenders.lookup(workload.class_, target))
     return frozenset(donor.schedule for donor in found if donor and donor.is_known and not donor.is_faster)
 
 
 def choose(workload: Workload, target: Target, lenders: Lenders) -> Donor | None:
-    """The schedule to use with no trial at all, or None for the rule's own.
+    """The schedule to use where nothing can be tried, or None for the rule's own.
 
     The same kernel on the same target counts as known: its best where that is faster by a margin, else the rule's. A
     near kernel lends where class, registers and cores are the same and the shape is close.
     """
-    found = [
-        donor
-        for lending in lenders.lookup(workload.class_, target)
-        if (donor := _donor(workload, target, lending)) is not None and _is_sound(lending.entry)
-    ]
+    found = _sound_donors(workload, target, lenders.lookup(workload.class_, target))
     known = [donor for donor in found if donor.is_known]
-    if known:
-        good = [donor for donor in known if donor.is_faster and donor.speedup >= LEAST_SPEEDUP[SAME]]
-        return max(good, key=lambda donor: (donor.speedup, donor.id), default=None)
+    return _best(known) if known else _nearest(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospects:
+    """What a kernel can be given on one machine: what held there, and what is worth a trial there, the best first."""
+
+    proven: Donor | None = None
+    untried: tuple[Donor, ...] = ()
+
+
+def prospects(workload: Workload, target: Target, lenders: Lenders, *, machine: str) -> Prospects:
+    """What the user's own store knows of the kernel on this machine, and whose word is to be put to the test.
+
+    Nobody else's word counts: a measurement that a stranger says was made here is a claim like another. Worth a trial
+    is what claims more for this very kernel than held so far, and where nobody knows this one, what the nearest lends.
+    """
+    lendings = lenders.lookup(workload.class_, target)
+    verdicts = [one for one in (_verdict(workload, target, lending, machine) for lending in lendings) if one]
+    proven = _best(verdicts)
+    found = _sound_donors(workload, target, lendings)
+    known = [donor for donor in found if donor.is_known]
+    if not known and not verdicts:
+        nearest = _nearest(found)
+        return Prospects(untried=(nearest,) if nearest is not None else ())
+    tried_here = {verdict.schedule for verdict in verdicts}
+    least = LEAST_SPEEDUP[SAME] * (proven.speedup if proven is not None else 1.0)
+    promising = [d for d in known if d.is_faster and d.speedup >= least and d.schedule not in tried_here]
+    untried: dict[Schedule, Donor] = {}
+    for donor in sorted(promising, key=lambda donor: (-donor.speedup, donor.id)):
+        untried.setdefault(donor.schedule, donor)
+    return Prospects(proven=proven, untried=tuple(untried.values())[:MOST_CLAIMS])
+
+
+def claims(workload: Workload, target: Target, lenders: Lenders) -> list[Donor]:
+    """Every entry that says it is faster for this very kernel, on this target or a near one; in the order of ids."""
+    found = _sound_donors(workload, target, lenders.lookup(workload.class_, target))
+    claimed = [d for d in found if d.likeness == SAME and d.is_faster and _is_near(d.target_distance)]
+    return sorted(claimed, key=lambda donor: donor.id)
+
+
+def _verdict(workload: Workload, target: Target, lending: Lending, machine: str) -> Donor | None:
+    """What became of a schedule for this very kernel on this machine; None where it was not tried here.
+
+    A failure has no measurement, and so no machine: it counts because it is in the user's own store.
+    """
+    own = lending.own
+    donor = _donor(workload, target, own, lending.level) if own is not None else None
+    if own is None or donor is None or not donor.is_known:
+        return None
+    here = dataclasses.replace(own, measurements=tuple(m for m in own.measurements if m.machine == machine))
+    if here.speedup is None:
+        return donor if own.outcome == FAILED else None
+    return dataclasses.replace(donor, speedup=here.speedup, is_faster=donor.is_faster and _is_sound(own))
+
+
+def _best(known: Sequence[Donor]) -> Donor | None:
+    """Of what is known for a kernel, the fastest that is faster by the margin."""
+    good = [donor for donor in known if donor.is_faster and donor.speedup >= LEAST_SPEEDUP[SAME]]
+    return max(good, key=lambda donor: (donor.speedup, donor.id), default=None)
+
+
+def _nearest(found: Sequence[Donor]) -> Donor | None:
     near = [
         donor
         for donor in found
@@ -133,8 +195,12 @@ def _is_sound(entry: Entry) -> bool:
     return entry.check.largest_error <= LARGEST_ERROR
 
 
-def _donor(workload: Workload, target: Target, lending: Lending) -> Donor | None:
-    entry = lending.entry
+def _sound_donors(workload: Workload, target: Target, lendings: Sequence[Lending]) -> list[Donor]:
+    found = (_donor(workload, target, one.entry, one.level) for one in lendings if _is_sound(one.entry))
+    return [donor for donor in found if donor is not None]
+
+
+def _donor(workload: Workload, target: Target, entry: Entry, level: str) -> Donor | None:
     parameters = getattr(entry.schedule, "parameters", None)
     if entry.versions.rules != RULES_VERSION or parameters is None or entry.workload.dtype != workload.dtype:
         return None
@@ -146,6 +212,6 @@ def _donor(workload: Workload, target: Target, lending: Lending) -> Donor | None
         target_distance=entry.target.distance(target),
         speedup=entry.speedup or 0.0,
         is_faster=entry.outcome == FASTER,
-        level=lending.level,
+        level=level,
         id=entry.id,
     )

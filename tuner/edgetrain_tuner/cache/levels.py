@@ -7,6 +7,7 @@ seed   lines in the package, read-only
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,7 @@ class Found:
     entry: Entry
     level: str
     source: str  # where that is, for people: a path or the remote's address
+    own: Entry | None = None  # what the user's own store alone says of it
 
 
 class Seed:
@@ -135,9 +137,11 @@ def _union(parts: Iterable[tuple[Level, Iterable[Entry]]]) -> list[Found]:
     for level, entries in parts:
         for entry in entries:
             known = found.get(entry.id)
-            first = known or Found(entry=entry, level=level.name, source=level.source)
-            whole = merge(first.entry, entry) if known else entry
-            found[entry.id] = Found(entry=whole, level=first.level, source=first.source)
+            if known is None:
+                own = entry if level.name == USER else None
+                found[entry.id] = Found(entry=entry, level=level.name, source=level.source, own=own)
+            else:
+                found[entry.id] = dataclasses.replace(known, entry=merge(known.entry, entry))
     return list(found.values())
 
 
