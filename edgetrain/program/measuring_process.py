@@ -5,16 +5,27 @@ What it compiles may crash or hang: it is kept apart, so that the search goes on
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 from edgetrain.program.compile import CodegenRequest
 
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+
+
+def end_with_parent() -> None:
+    """On Linux: ends this process when the one that started it ends. A candidate that hangs reads no end of input."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
 
 def main() -> int:
+    end_with_parent()
     # The libraries below print to standard output when they please; the protocol needs a channel of its own.
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
