@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,14 +14,16 @@ from edgetrain.cost.measured import SecondsByFunction, measured_costs
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.contribution import Contribution
 from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
-from edgetrain.host import cache_bytes
+from edgetrain.host import cache_bytes, machine_id
 from edgetrain.locate import schedules_dir, user_cache_dir
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Budget
 from edgetrain.plan.solvers.options import USUAL, SolverOptions
 from edgetrain.program.cache import BuildCache
-from edgetrain.program.compile import CodegenRequest, CompileRequest, ModelSource, Progress
+from edgetrain.program.compile import CodegenRequest, CompileRequest, ModelSource
+from edgetrain.program.compiler import Progress
 from edgetrain.program.schedules import Choices, ScheduleStores
+from edgetrain.program.trials import Origin, Trials, TrialTerms
 from edgetrain.recipes import Recipe
 from edgetrain.run.broker import Share
 from edgetrain.run.settings import loss_options_of
@@ -51,6 +54,8 @@ class Job:
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
     stores: ScheduleStores | None = field(default_factory=lambda: ScheduleStores(folder=schedules_dir()))
     schedules: Choices | None = None  # None: the best known ones
+    trials: Trials = field(default_factory=Trials)  # of schedules that were not measured on this machine
+    tool: str = "edgetrain"  # as the schedule cache names who found something; with a version where that is known
     adapt: bool = False  # follow what the system says about its memory
     share: Share | None = None  # one budget for several jobs
     carbon: CarbonIntensity = WORLD_AVERAGE
@@ -134,6 +139,22 @@ def compile_request(job: Job, *, with_kernels: bool) -> CompileRequest:
         codegens=tuple(codegen_of(target) for target in targets) if with_kernels else (),
         tuned_for=tuned_for(job.target),
         schedules=job.schedules,
+    )
+
+
+def trial_terms(job: Job, *, may_try: bool) -> TrialTerms | None:
+    """How schedules of others come to be used; None for a target that is not this machine, where none can be tried."""
+    if not job.target.is_host:
+        return None
+    return TrialTerms(
+        origin=Origin(
+            machine=machine_id(),
+            today=datetime.date.today().isoformat(),
+            model=job.recipe.name,
+            tool=job.tool,
+        ),
+        threads=job.threads or job.target.codegen.cores,
+        trials=job.trials if may_try else dataclasses.replace(job.trials, seconds=0.0),
     )
 
 

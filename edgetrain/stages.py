@@ -10,7 +10,7 @@ from pathlib import Path
 from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.update_report import UpdateReport, update_report
-from edgetrain.job import Job, codegen_of, compile_request, costs_of, effective_budget, storage_cost
+from edgetrain.job import Job, codegen_of, compile_request, costs_of, effective_budget, storage_cost, trial_terms
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan, smallest_budget, smallest_plan, try_plan
@@ -26,10 +26,14 @@ from edgetrain.targets import HOST, load_target
 from edgetrain.units import Bytes, show_bytes
 
 
-def compile_stage(job: Job, *, with_kernels: bool = True) -> Compiled:
-    """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host."""
+def compile_stage(job: Job, *, with_kernels: bool = True, with_trials: bool = False) -> Compiled:
+    """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host.
+
+    `with_trials` tries schedules that others found, where the target is this machine; without, those are not used.
+    """
     request = compile_request(job, with_kernels=with_kernels)
-    return compile_graph(request, cache=job.cache, stores=job.stores, progress=job.progress)
+    terms = trial_terms(job, may_try=with_trials and with_kernels)
+    return compile_graph(request, cache=job.cache, stores=job.stores, terms=terms, progress=job.progress)
 
 
 def plan_stage(job: Job, compiled: Compiled) -> Plan:

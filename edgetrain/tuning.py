@@ -11,24 +11,22 @@ from dataclasses import dataclass
 from edgetrain.errors import DeviceError
 from edgetrain.host import machine_id
 from edgetrain.job import Job, codegen_of, compile_request, tuned_for
-from edgetrain.program.compile import Compiled, tool_versions
+from edgetrain.program.compile import Compiled
+from edgetrain.program.learned import entry_of
 from edgetrain.program.schedules import CACHE, RULE, ScheduleChoice
-from edgetrain.program.tune import KernelTrial, TunedKernel, TuneRequest, search_schedules
+from edgetrain.program.trials import Origin
+from edgetrain.program.tune import TunedKernel, TuneRequest, search_schedules
 from edgetrain.run.profile import FunctionProfile, profile_function
 from edgetrain.stages import compile_stage
 from edgetrain.timing import profiling_engine
 from edgetrain.tuning_report import KernelRow, TuningReport
-from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Provenance, Target, Versions, plain_text
-from edgetrain_tuner.cache.schedules import RuleSchedule
-from edgetrain_tuner.measure.outcome import MEASURED
-from edgetrain_tuner.schedule import RULES_VERSION
+from edgetrain_tuner.cache.entry import Entry, Target
 
 STEP = "step"
 _TURNS = 4  # of both programs; the quickest of each kernel counts: other work on the machine only adds
 _ROUNDS = 5
 _LOST = 1.02  # a kernel that takes this much longer in the step than the rule's is not kept
 _LEAST_SHARE = 0.002  # of a step; what is less is not worth a trial
-_UNCHECKED = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class Allowance:
     seconds: float | None = None
 
 
-def tune(job: Job, allowance: Allowance, *, today: str, tool: str = "edgetrain") -> TuningReport:
+def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     """Searches, tries the winners in the real step, and stores what was learned.
 
     Raises `DeviceError` for a target that is not this machine: nothing can be measured for it here.
@@ -63,7 +61,8 @@ def tune(job: Job, allowance: Allowance, *, today: str, tool: str = "edgetrain")
     tuned = compile_stage(dataclasses.replace(job, schedules=choices))
     seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(job, plain, tuned)
     lost = {s for s in choices if tuned_seconds.get(s, 0.0) > _LOST * seconds.get(s, math.inf)}
-    entries = list(_entries(job, target, found, lost, today=today, tool=tool))
+    origin = Origin(machine=machine_id(), today=today, model=job.recipe.name, tool=job.tool)
+    entries = list(_entries(target, found, lost, origin))
     with job.stores.opened() as levels:
         levels.user.put_all(entries)
     rows = _rows(job, plain, tuned, seconds, tuned_seconds, lost, found)
@@ -106,14 +105,14 @@ def _by_kernel(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str,
 
 
 def _choices(job: Job, plain: Compiled, found: Sequence[TunedKernel]) -> dict[str, ScheduleChoice]:
-    """The winners; for a kernel that was not searched, what the cache knows already."""
+    """The winners; for a kernel that was not searched, what held on this machine before."""
     assert job.stores is not None
     target = tuned_for(job.target)
     assert target is not None
     searched = {kernel.symbol for kernel in found if not kernel.failure}
     workloads = {symbol: record.workload for symbol, record in plain.schedules.items() if symbol not in searched}
     choices = dict.fromkeys(plain.schedules, ScheduleChoice())
-    choices |= job.stores.choose(workloads, target)
+    choices |= job.stores.choose(workloads, target, machine=machine_id()).choices
     choices |= {
         kernel.symbol: ScheduleChoice(schedule=kernel.best.schedule, source=kernel.best.source, level="user")
         for kernel in found
@@ -160,51 +159,13 @@ def _side_by_side(
     )
 
 
-def _entries(
-    job: Job, target: Target, found: Sequence[TunedKernel], lost: set[str], *, today: str, tool: str
-) -> Iterator[Entry]:
+def _entries(target: Target, found: Sequence[TunedKernel], lost: set[str], origin: Origin) -> Iterator[Entry]:
     """Everything that was learned: winners, losers and failures."""
     for kernel in found:
         for trial in kernel.trials:
             is_best = kernel.best is not None and kernel.best.schedule == trial.schedule
-            outcome = trial.outcome
-            measured = outcome.status == MEASURED
-            yield Entry(
-                workload=kernel.workload,
-                target=target,
-                schedule=RuleSchedule(rule=trial.schedule.rule, parameters=dict(trial.schedule.parameters)),
-                versions=Versions(tvm=tool_versions()["apache-tvm"], rules=RULES_VERSION),
-                check=_check(trial),
-                outcome=_outcome(trial, is_kept=is_best and kernel.symbol not in lost),
-                measurements=(
-                    Measurement(
-                        seconds=outcome.seconds,
-                        default_seconds=outcome.default_seconds,
-                        n=outcome.n,
-                        machine=machine_id(),
-                        when=today,
-                    ),
-                )
-                if measured
-                else (),
-                provenance=Provenance(model=plain_text(job.recipe.name), who="", tool=plain_text(tool)),
-            )
-
-
-def _outcome(trial: KernelTrial, *, is_kept: bool) -> str:
-    if trial.outcome.status != MEASURED:
-        return "failed"
-    return "faster" if is_kept else "slower"
-
-
-def _check(trial: KernelTrial) -> Check:
-    """The error rounded up to a power of ten: two machines that sum in another order have found the same schedule."""
-    outcome = trial.outcome
-    if not outcome.against:
-        return Check(largest_error=_UNCHECKED, against="default")
-    error = outcome.largest_error
-    rounded = 10.0 ** math.ceil(math.log10(error)) if error > 0 else 0.0
-    return Check(largest_error=rounded, against=outcome.against)
+            is_kept = is_best and kernel.symbol not in lost
+            yield entry_of(kernel.workload, target, trial.schedule, trial.outcome, is_kept=is_kept, origin=origin)
 
 
 def _rows(

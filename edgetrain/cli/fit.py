@@ -29,6 +29,7 @@ from edgetrain.cli.request import (
 from edgetrain.cli.stages import Stages
 from edgetrain.cost.carbon import WORLD_AVERAGE
 from edgetrain.errors import InterruptedRunError, UsageError
+from edgetrain.units import parse_seconds
 
 if TYPE_CHECKING:
     from edgetrain.job import Job
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     try:
         with Stages(console) as stages:
             job = job_of(arguments, recipe, console, progress=stages, stored=stored)
-            job = _sharing(job, arguments, stored)
+            job = with_trial_time(_sharing(job, arguments, stored), arguments)
             # A profile's path, not its name, finds it again.
             record = record_of(job, target=arguments.target or (stored.target if stored else job.target.name))
             report = fit(
@@ -116,6 +117,13 @@ def record_of(job: Job, *, target: str) -> JobRecord:
     )
 
 
+def with_trial_time(job: Job, arguments: argparse.Namespace) -> Job:
+    """The job with the time that its flag gives to trials."""
+    if arguments.trial_time is None:
+        return job
+    return dataclasses.replace(job, trials=dataclasses.replace(job.trials, seconds=arguments.trial_time))
+
+
 def _sharing(job: Job, arguments: argparse.Namespace, stored: JobRecord | None) -> Job:
     """The job with what it does when memory becomes short; where no flag says, as in `stored`."""
     from edgetrain.run.broker import Share
@@ -152,6 +160,12 @@ VERB = Verb(
         Flag(name="--out", metavar="DIR", parse=Path, help="the run folder; the first free of runs/NAME, runs/NAME-2"),
         Flag(name="--resume", help="go on from the checkpoint in --out, or of the newest run of that name"),
         Flag(name="--threads", metavar="N", parse=positive, help="threads to train with; all cores without it"),
+        Flag(
+            name="--trial-time",
+            metavar="TIME",
+            parse=parse_seconds,
+            help="how long schedules of others may be tried here before they are used: 20s (default); 0s uses none",
+        ),
         Flag(name="--adapt", help="go over to a smaller plan when this machine runs short of memory, and back later"),
         Flag(
             name="--share", metavar="NAME=SIZE", help="share SIZE of memory with the other jobs that name it: desk=2GB"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgetrain import __version__
 from edgetrain.cli.command import Flag
 from edgetrain.cli.console import Console
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
@@ -26,7 +27,7 @@ from edgetrain.units import (
 if TYPE_CHECKING:
     from edgetrain.job import Job
     from edgetrain.plan.solvers.options import SolverOptions
-    from edgetrain.program.compile import Progress
+    from edgetrain.program.compiler import Progress
     from edgetrain.run.folders import JobRecord
 
 SOURCE_WORDS = "[RECIPE|MODEL.onnx] [key=value ...]"
@@ -211,6 +212,7 @@ def job_of(
         solver=solver,
         planning=_planning(arguments, asked),
         threads=int(str(threads)) if threads is not None else None,
+        tool=f"edgetrain {__version__}",
         progress=progress,
         carbon=_carbon_of(arguments, stored),
         notify=console.warn,

@@ -8,7 +8,6 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from edgetrain import __version__
 from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import (
@@ -52,9 +51,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
     with Stages(console) as stages:
         job = job_of(arguments, recipe, console, progress=Tuning(stages, console))
-        report = tune(
-            with_choice(job), allowance, today=datetime.date.today().isoformat(), tool=f"edgetrain {__version__}"
-        )
+        report = tune(with_choice(job), allowance, today=datetime.date.today().isoformat())
     console.data(json.dumps(report.to_json(), indent=1) + "\n" if console.as_json else report.to_text())
     console.say(f"hint: `edgetrain fit {source or DEFAULT_RECIPE}` uses them; other models borrow what fits theirs")
     return 0

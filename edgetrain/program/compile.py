@@ -5,16 +5,11 @@ The answer is a folder in the build cache, keyed by every value it depends on, t
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import metadata
@@ -24,22 +19,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.errors import DeviceError, InternalError, ModelError, error_from_json
+from edgetrain.errors import ModelError
 from edgetrain.graph.ir import TrainGraph, from_json
 from edgetrain.graph.options import TrainOptions
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.cache import BuildCache, cache_key, file_sha256
+from edgetrain.program.compiler import Progress, run_compiler
 from edgetrain.program.layout import SHIPPED_ROLES
 from edgetrain.program.object_archive import SUFFIX
 from edgetrain.program.schedules import (
     SCHEDULES,
     Choices,
     KernelRecord,
+    KnownSchedules,
     ScheduleChoice,
     ScheduleStores,
     choices_of,
     read_records,
 )
+from edgetrain.program.trials import NOTHING_TRIED, TRIALS, TrialReport, TrialTerms, read_trials
 from edgetrain_tuner.cache.entry import Target
 
 log = logging.getLogger(__name__)
@@ -50,8 +48,6 @@ FACTS = "facts.json"
 MODEL = "model.onnx"
 ZOO = "zoo:"
 _OBJECTS = "objects"  # beside the entries of the build cache, whose names are hexadecimal
-
-Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +139,8 @@ class Compiled:
 
     directory: Path
     key: str
+    choices: Choices | None = None  # what was asked for; None: as whoever compiled it first
+    trials: TrialReport = NOTHING_TRIED  # what was tried for it just now
 
     @cached_property
     def graph(self) -> TrainGraph:
@@ -156,8 +154,12 @@ class Compiled:
 
     @cached_property
     def schedules(self) -> Mapping[str, KernelRecord]:
-        """Of each kernel, by its symbol."""
-        return read_records(self.directory / SCHEDULES)
+        """Of each kernel, by its symbol. Where a schedule comes from is told as it was asked for this time."""
+        records = read_records(self.directory / SCHEDULES)
+        if self.choices is None:
+            return records
+        asked = self.choices
+        return {symbol: record.asked_as(asked.get(symbol, ScheduleChoice())) for symbol, record in records.items()}
 
     def identity(self, name: str) -> str:
         """A hash of what a run's numbers depend on: the graph, and the kernels compiled under that name.
@@ -193,37 +195,70 @@ def compile_graph(
     *,
     cache: BuildCache,
     stores: ScheduleStores | None = None,
+    terms: TrialTerms | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
     """The compiled graph, from the cache where it is there; with the best schedules that `stores` have.
 
+    With `terms` the target is this machine: schedules that nobody has measured on it are tried first, as far as the
+    terms go, and those that did not win are not used. Without, the stores' word is taken.
     Raises whatever the compiler raised (`ModelError`, `UnsupportedError`, `UsageError`), as if it had run here.
     """
     if request.schedules is None:
         kernels = cache.get(_key(request, "kernels"))
         if kernels is None:
-            return _compile_and_choose(request, cache, stores, progress)
+            return _compile_and_choose(request, cache, stores, terms, progress)
         workloads = {symbol: record.workload for symbol, record in read_records(kernels / SCHEDULES).items()}
-        chosen = stores.choose(workloads, request.tuned_for) if stores is not None and request.tuned_for else {}
-        request = replace(request, schedules={s: chosen.get(s, ScheduleChoice()) for s in workloads})
+        known = KnownSchedules()
+        if stores is not None and request.tuned_for is not None:
+            machine = terms.origin.machine if terms is not None else None
+            known = stores.choose(workloads, request.tuned_for, machine=machine)
+        if known.untried and terms is not None and terms.are_allowed:
+            return _compile_and_choose(request, cache, stores, terms, progress)
+        request = replace(request, schedules={s: known.choices.get(s, ScheduleChoice()) for s in workloads})
     key = _key(request)
 
     def build(out: Path) -> None:
         _compile(request, cache, out, progress)
 
-    return Compiled(directory=cache.put(key, build), key=key)
+    return Compiled(directory=cache.put(key, build), key=key, choices=request.schedules)
 
 
 def _compile_and_choose(
-    request: CompileRequest, cache: BuildCache, stores: ScheduleStores | None, progress: Progress | None
+    request: CompileRequest,
+    cache: BuildCache,
+    stores: ScheduleStores | None,
+    terms: TrialTerms | None,
+    progress: Progress | None,
 ) -> Compiled:
-    """For a model whose kernels nobody knows yet: the compiler finds them, and chooses on the way."""
+    """For a model whose kernels nobody knows yet, or that has schedules to try: the compiler does it on the way."""
     with cache.workspace() as out:
-        _compile(request, cache, out, progress, stores)
+        _compile(request, cache, out, progress, stores, terms)
         records = read_records(out / SCHEDULES)
+        trials = read_trials(out / TRIALS)
+        (out / TRIALS).unlink(missing_ok=True)  # of this time, not of the program
+        _tell(trials)
         cache.put(_key(request, "kernels"), lambda place: _copy(out / SCHEDULES, place))
-        key = _key(replace(request, schedules=choices_of(records)))
-        return Compiled(directory=cache.put(key, lambda place: _move_all(out, place)), key=key)
+        choices = choices_of(records)
+        key = _key(replace(request, schedules=choices))
+        directory = cache.put(key, lambda place: _move_all(out, place))
+        return Compiled(directory=directory, key=key, choices=choices, trials=trials)
+
+
+def _tell(trials: TrialReport) -> None:
+    """Warns of what is wrong or does not run; that others are faster elsewhere is no fault."""
+    for one in trials.tried:
+        if one.is_broken:
+            log.warning(
+                "the schedule %s (%s) for %s is not used: %s, %s",
+                one.entry[:12],
+                one.level,
+                one.kernel,
+                one.outcome.status,
+                one.outcome.message,
+            )
+    for kernel, why in trials.unmeasured.items():
+        log.warning("%s keeps its schedule: it cannot be measured: %s", kernel, why)
 
 
 def _compile(
@@ -232,14 +267,23 @@ def _compile(
     out: Path,
     progress: Progress | None,
     stores: ScheduleStores | None = None,
+    terms: TrialTerms | None = None,
 ) -> None:
-    folders = {"objects": str(cache.root / _OBJECTS), "stores": str(stores.folder) if stores is not None else None}
-    run_compiler({"job": "compile", "request": request.to_json(), "out": str(out), **folders}, progress)
+    choosing = {
+        "stores": str(stores.folder) if stores is not None else None,
+        "terms": terms.to_json() if terms is not None else None,
+    }
+    job = {"job": "compile", "request": request.to_json(), "out": str(out), "objects": str(cache.root / _OBJECTS)}
+    run_compiler({**job, **choosing}, progress)
 
 
 def _key(request: CompileRequest, *parts: str) -> str:
-    described = {**request.to_json(), "model": request.model.identity()}
-    return cache_key("edgetrain.compile/2", described, tool_identity(), *parts)
+    """Of the schedules only what they are: where they come from changes no program."""
+    schedules = request.schedules
+    if schedules is not None:
+        schedules = {s: ScheduleChoice(schedule=c.schedule) for s, c in schedules.items() if c.schedule is not None}
+    described = {**replace(request, schedules=schedules).to_json(), "model": request.model.identity()}
+    return cache_key("edgetrain.compile/3", described, tool_identity(), *parts)
 
 
 def _copy(source: Path, folder: Path) -> None:
@@ -281,64 +325,3 @@ def _versions_of_weights() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             versions[package] = ""
     return versions
-
-
-def run_compiler(job: Mapping[str, Any], progress: Progress | None) -> None:
-    """Runs the compiler's process to its end; its messages are JSON lines on standard output."""
-    command = [sys.executable, "-P", "-m", "edgetrain.program.compiler_process"]
-    with tempfile.TemporaryFile("w+") as errors:
-        # In a group of its own: Ctrl-C must reach us first, so that we end it and tell the user what happened.
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-        )
-        try:
-            _talk(process, job, progress)
-            code = process.wait()
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        errors.seek(0)
-        tail = errors.read()[-4000:].strip()
-    if code != 0:
-        is_disk_full = os.strerror(errno.ENOSPC) in tail
-        if is_disk_full:  # LLVM ends the whole process where a file cannot be written
-            raise refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        raise InternalError(
-            f"the compiler process ended with {_describe_exit(code)}",
-            why=tail.splitlines()[-1] if tail else "it said nothing",
-            fix="run again with -v and report the model and this message",
-        )
-
-
-def refused(error: OSError) -> DeviceError:
-    """A full disk is the machine's failure, not the compiler's."""
-    return DeviceError(
-        f"the compiler could not use {f'`{error.filename}`' if error.filename else 'a file'}",
-        why=error.strerror or str(error),
-        fix="free space for the build cache and for temporary files, or move them with XDG_CACHE_HOME and TMPDIR",
-    )
-
-
-def _talk(process: subprocess.Popen[str], job: Mapping[str, Any], progress: Progress | None) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        json.dump(job, process.stdin)
-        process.stdin.close()
-    except BrokenPipeError:
-        return  # it died at once: its exit code and last words say why
-    for line in process.stdout:
-        try:
-            message = json.loads(line)
-        except json.JSONDecodeError:
-            log.debug("compiler: %s", line.rstrip())  # LLVM and TVM print warnings of their own
-            continue
-        if "error" in message:
-            raise error_from_json(message)
-        if progress is not None:
-            progress(str(message["stage"]), int(message["done"]), int(message["total"]))
-
-
-def _describe_exit(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import onnx
@@ -27,11 +27,18 @@ from edgetrain.model.model import Array, Model
 from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
 from edgetrain.plan.arena import layout_persistent
-from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource, refused
+from edgetrain.program.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
+from edgetrain.program.compiler import refused
 from edgetrain.program.layout import SHIPPED_ROLES
 from edgetrain.program.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
+from edgetrain.program.trials import TRIALS, TRYING, TrialTerms, write_trials
 from edgetrain.program.tune import TUNED, TUNING, TuneRequest
 from edgetrain_tuner.cache.entry import Workload
+
+if TYPE_CHECKING:
+    from edgetrain.graph.extract import Extracted
+    from edgetrain.program.try_schedules import TrialBench
+    from edgetrain_tuner.features import Features
 
 
 def main() -> int:
@@ -95,18 +102,16 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     from edgetrain.graph.extract import extract
     from edgetrain.program.lower import CodegenTarget, lower
     from edgetrain.program.objects import ObjectStore, compile_archive
-    from edgetrain_tuner.features import Features
     from edgetrain_tuner.workload import workload_of
 
     _say(channel, "building the training graph")
     built = build_step(model, request.options)
     extracted = extract(built, model.name)
-    features = Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in extracted.kernels}
-    choices = _choices(request, workloads, job["stores"])
+    choices = _choices(job, request, extracted, workloads, out, channel)
     lowered = lower(
         extracted,
-        features,
+        _features(request),
         lambda done, total: _say(channel, "scheduling kernels", done, total),
         choices=choices,
     )
@@ -145,13 +150,46 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
-def _choices(request: CompileRequest, workloads: Mapping[str, Workload], stores: str | None) -> Choices:
-    """What was asked for; where that was left open, what the stores have."""
+def _bench(request: CompileRequest, extracted: Extracted, terms: Mapping[str, Any], channel: TextIO) -> TrialBench:
+    """Where schedules are tried."""
+    from edgetrain.program.try_schedules import TrialBench
+
+    return TrialBench(
+        extracted=extracted,
+        features=_features(request),
+        request=request,
+        terms=TrialTerms.from_json(terms),
+        progress=partial(_say, channel, TRYING),
+    )
+
+
+def _features(request: CompileRequest) -> Features:
+    from edgetrain_tuner.features import Features
+
+    return Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
+
+
+def _choices(
+    job: Mapping[str, Any],
+    request: CompileRequest,
+    extracted: Extracted,
+    workloads: Mapping[str, Workload],
+    out: Path,
+    channel: TextIO,
+) -> Choices:
+    """What was asked for; where that was left open, what the stores have, tried first where that is possible."""
     if request.schedules is not None:
         return request.schedules
-    if stores is None or request.tuned_for is None:
+    if job["stores"] is None or request.tuned_for is None:
         return {}
-    return ScheduleStores(folder=Path(stores)).choose(workloads, request.tuned_for)
+    stores = ScheduleStores(folder=Path(job["stores"]))
+    if job["terms"] is None:
+        return stores.choose(workloads, request.tuned_for).choices
+    from edgetrain.program.try_schedules import choose_after_trials
+
+    chosen = choose_after_trials(_bench(request, extracted, job["terms"], channel), workloads, stores)
+    write_trials(out / TRIALS, chosen.report)
+    return chosen.choices
 
 
 def _write_initial(path: Path, graph: Any, initial: Mapping[str, Array]) -> None:
@@ -172,20 +210,35 @@ def _inspect(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     (out / FACTS).write_text(json.dumps(inspect(proto, model, options), indent=1) + "\n", encoding="utf-8")
 
 
-def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
-    request = TuneRequest.from_json(job["request"])
-    _, model = _import(request.compile.model, request.compile.options, channel)
+def _extracted(request: CompileRequest, channel: TextIO) -> Extracted:
+    """The model's kernels alone."""
+    _, model = _import(request.model, request.options, channel)
     from edgetrain.graph.build import build_step
     from edgetrain.graph.extract import extract
-    from edgetrain.program.tune_kernels import tune_kernels
 
     _say(channel, "building the training graph")
-    extracted = extract(build_step(model, request.compile.options), model.name)
+    return extract(build_step(model, request.options), model.name)
+
+
+def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = CompileRequest.from_json(job["request"])
+    extracted = _extracted(request, channel)
+    from edgetrain.program.try_schedules import try_claims
+
+    bench = _bench(request, extracted, job["terms"], channel)
+    write_trials(out / TRIALS, try_claims(bench, ScheduleStores(folder=Path(job["stores"]))))
+
+
+def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = TuneRequest.from_json(job["request"])
+    extracted = _extracted(request.compile, channel)
+    from edgetrain.program.tune_kernels import tune_kernels
+
     found = tune_kernels(extracted, request, lambda done, total: _say(channel, TUNING, done, total))
     (out / TUNED).write_text(json.dumps([one.to_json() for one in found], indent=1) + "\n", encoding="utf-8")
 
 
-_JOBS = {"compile": _compile, "inspect": _inspect, "tune": _tune}
+_JOBS = {"compile": _compile, "inspect": _inspect, "tune": _tune, "try": _try}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,16 +12,18 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import DataError
+from edgetrain.program.trials import FAILS, NOTHING_TRIED, SLOWER, TrialReport
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.errors import CacheError
 from edgetrain_tuner.cache.levels import Levels
+from edgetrain_tuner.measure.outcome import WRONG
 from edgetrain_tuner.schedule import Schedule
-from edgetrain_tuner.transfer import Lenders, choose
+from edgetrain_tuner.transfer import Donor, Lenders, choose, prospects
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +80,12 @@ class KernelRecord:
         asked, choice = (ScheduleChoice.from_json(data[name]) for name in ("asked", "choice"))
         return KernelRecord(workload=workload_from_json(data["workload"]), asked=asked, choice=choice)
 
+    def asked_as(self, asked: ScheduleChoice) -> KernelRecord:
+        """The record for who asks for the same schedule, from wherever they have it."""
+        is_applied = self.choice.source != RULE
+        choice = replace(asked, schedule=self.choice.schedule) if is_applied else self.choice
+        return replace(self, asked=asked, choice=choice)
+
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     return asdict(workload)
@@ -87,9 +95,13 @@ def workload_from_json(data: Mapping[str, Any]) -> Workload:
     return Workload(**{**data, "dims": tuple(data["dims"])})
 
 
-def write_records(path: Path, records: Mapping[str, KernelRecord]) -> None:
+def records_text(records: Mapping[str, KernelRecord]) -> str:
     kernels = {symbol: record.to_json() for symbol, record in records.items()}
-    path.write_text(json.dumps({"format": _FORMAT, "kernels": kernels}, indent=1) + "\n", encoding="utf-8")
+    return json.dumps({"format": _FORMAT, "kernels": kernels}, indent=1) + "\n"
+
+
+def write_records(path: Path, records: Mapping[str, KernelRecord]) -> None:
+    path.write_text(records_text(records), encoding="utf-8")
 
 
 def read_records(path: Path) -> dict[str, KernelRecord]:
@@ -131,43 +143,80 @@ class ScheduleStores:
         with Levels.open(user_path=self.user_path, teams_folder=self.teams_folder) as levels:
             yield levels
 
-    def choose(self, workloads: Mapping[str, Workload], target: Target) -> dict[str, ScheduleChoice]:
+    def choose(
+        self, workloads: Mapping[str, Workload], target: Target, *, machine: str | None = None
+    ) -> KnownSchedules:
         """What the stores have for these kernels. A store that cannot be read has nothing."""
         try:
             with self.opened() as levels:
-                return choose_schedules(workloads, target, levels)
+                return choose_schedules(workloads, target, levels, machine=machine)
         except (CacheError, OSError, sqlite3.Error) as error:
             log.warning("the schedule cache %s is left out: %s", self.folder, error)
-            return {}
+            return KnownSchedules()
 
 
-def choose_schedules(workloads: Mapping[str, Workload], target: Target, lenders: Lenders) -> dict[str, ScheduleChoice]:
-    """A schedule for each kernel that one is known for, with no trial."""
-    chosen = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSchedules:
+    """By the kernel's symbol: what to use at once, and what is worth a trial first."""
+
+    choices: Mapping[str, ScheduleChoice] = field(default_factory=dict)
+    untried: Mapping[str, tuple[Donor, ...]] = field(default_factory=dict)
+
+
+def choose_schedules(
+    workloads: Mapping[str, Workload], target: Target, lenders: Lenders, *, machine: str | None = None
+) -> KnownSchedules:
+    """A schedule for each kernel that one is known for.
+
+    `machine` is the one that programs run on: only what was measured there is known, and what others say is to be
+    tried. Without one nothing can be tried, and the entries' word is taken.
+    """
+    chosen, untried = {}, {}
     for symbol, workload in workloads.items():
-        donor = choose(workload, target, lenders)
+        if machine is None:
+            donor = choose(workload, target, lenders)
+        else:
+            found = prospects(workload, target, lenders, machine=machine)
+            donor = found.proven
+            if found.untried:
+                untried[symbol] = found.untried
         if donor is not None:
-            source = CACHE if donor.is_known else TRANSFERRED
-            chosen[symbol] = ScheduleChoice(schedule=donor.schedule, source=source, level=donor.level, entry=donor.id)
-    return chosen
+            chosen[symbol] = choice_of(donor, donor.schedule)
+    return KnownSchedules(choices=chosen, untried=untried)
 
 
-def summary(choices: Sequence[ScheduleChoice]) -> dict[str, Any]:
-    """How many kernels have their schedule from where: for reports."""
+def choice_of(lender: Donor, schedule: Schedule) -> ScheduleChoice:
+    """The schedule, with where it comes from."""
+    source = CACHE if lender.is_known else TRANSFERRED
+    return ScheduleChoice(schedule=schedule, source=source, level=lender.level, entry=lender.id)
+
+
+def summary(choices: Sequence[ScheduleChoice], trials: TrialReport = NOTHING_TRIED) -> dict[str, Any]:
+    """How many kernels have their schedule from where, and what was tried for it: for reports."""
     sources = Counter(choice.source for choice in choices)
     levels = Counter(choice.level for choice in choices if choice.source == CACHE)
+    verdicts = Counter(one.verdict for one in trials.tried)
     return {
         "kernels": len(choices),
         "from_rules": sources[RULE],
         "from_cache": dict(sorted(levels.items())),
         "transferred": sources[TRANSFERRED],
+        "tried": len(trials.tried),
+        "no_faster": verdicts[SLOWER],
+        "failed": verdicts[WRONG] + verdicts[FAILS],
+        "left_untried": trials.left,
     }
 
 
-def summary_text(choices: Sequence[ScheduleChoice]) -> str:
-    """`schedules: 31 from rules, 8 from the cache (team), 4 transferred`."""
-    counts = summary(choices)
+def summary_text(choices: Sequence[ScheduleChoice], trials: TrialReport = NOTHING_TRIED) -> str:
+    """`schedules: 31 from rules, 8 from the cache (team), 4 transferred; 12 tried, 3 of them no faster here`."""
+    counts = summary(choices, trials)
     parts = [f"{counts['from_rules']} from rules"] if counts["from_rules"] else []
     parts += [f"{count} from the cache ({level})" for level, count in counts["from_cache"].items()]
     parts += [f"{counts['transferred']} transferred"] if counts["transferred"] else []
-    return f"schedules: {', '.join(parts) or 'no kernels'}"
+    tried = [f"{counts['tried']} tried"] if counts["tried"] else []
+    tried += [f"{counts['no_faster']} of them no faster here"] if counts["no_faster"] else []
+    tried += [f"{counts['failed']} failed"] if counts["failed"] else []
+    left = [f"{counts['left_untried']} left for the next fit"] if counts["left_untried"] else []
+    sentences = (", ".join(words) for words in (parts or ["no kernels"], tried, left) if words)
+    return f"schedules: {'; '.join(sentences)}"

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetrain.program.compile import CodegenRequest, CompileRequest, Progress, run_compiler
+from edgetrain.program.compile import CodegenRequest, CompileRequest
+from edgetrain.program.compiler import Progress, run_compiler
 from edgetrain.program.schedules import schedule_from_json, workload_from_json
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op
 from edgetrain.program.schedules import CACHE, TRANSFERRED, ScheduleStores
+from edgetrain.program.trials import MEASURING
 from edgetrain.program.tune import SEARCHED, KernelTrial, TunedKernel, TuneRequest
 from edgetrain_tuner import rules
 from edgetrain_tuner.cache.entry import Target, Workload
@@ -29,7 +29,6 @@ from edgetrain_tuner.workload import workload_of
 log = logging.getLogger(__name__)
 
 MOST_DONORS = 6  # what is lent by the seventh was hardly ever better in trials
-MEASURING = (sys.executable, "-P", "-m", "edgetrain.program.measuring_process")
 
 
 def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> list[TunedKernel]:
@@ -109,9 +108,7 @@ class _Candidates:
 
 class _Search:
     def __init__(self, extracted: Extracted, features: Features, target: Target | None, levels: Levels) -> None:
-        self._calls: Mapping[str, Op] = {
-            op.kernel: op for ops in extracted.graph.functions.values() for op in reversed(ops)
-        }
+        self._calls = calls_of(extracted)
         self._features = features
         self._target = target
         self._levels = levels
@@ -142,6 +139,11 @@ class _Search:
                 continue
             lent.setdefault(schedule, CACHE if donor.is_known else TRANSFERRED)
         return lent, tried(workload, self._target, self._levels)
+
+
+def calls_of(extracted: Extracted) -> Mapping[str, Op]:
+    """A call of each kernel, by its symbol."""
+    return {op.kernel: op for ops in extracted.graph.functions.values() for op in reversed(ops)}
 
 
 def subject_of(kernel: Kernel, call: Op, operations: int) -> Subject:

@@ -21,7 +21,7 @@ from edgetrain.plan.schedule import Plan
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.cache import file_sha256
 from edgetrain.program.compile import Compiled
-from edgetrain.program.schedules import SCHEDULES, summary
+from edgetrain.program.schedules import SCHEDULES, records_text, summary
 from edgetrain.recipes import Recipe
 from edgetrain.run.callbacks import Callback
 from edgetrain.run.durable import replaced_file
@@ -154,7 +154,7 @@ def _fill_folder(folder: RunFolder, recipe: Recipe, compiled: Compiled, program:
     with replaced_file(folder.recipe) as file:
         file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
     with replaced_file(folder.schedules) as file:
-        file.write((compiled.directory / SCHEDULES).read_bytes())  # a run that goes on must sum in the same order
+        file.write(records_text(compiled.schedules).encode())  # a run that goes on must sum in the same order
     program.copy_to(folder.program)
 
 
@@ -277,5 +277,5 @@ def _report(
         seed=recipe.train.seed,
         versions=dict(program.manifest.versions),
         recipe=recipe_data,
-        kernels=summary([record.choice for record in compiled.schedules.values()]),
+        kernels=summary([record.choice for record in compiled.schedules.values()], compiled.trials),
     )

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import DeviceError
+from edgetrain.host import machine_id
 from edgetrain.job import Job, tuned_for
 from edgetrain.pipeline import fit
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.schedules import ScheduleStores
+from edgetrain.program.trials import Trials
 from edgetrain.recipes import load_recipe
 from edgetrain.stages import compile_stage
 from edgetrain.targets import load_target
@@ -22,16 +24,19 @@ from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Versions
 from edgetrain_tuner.cache.schedules import RuleSchedule
 from edgetrain_tuner.schedule import RULES_VERSION
 from tests.edgetrain.cli.test_entry import assert_golden
+from tests.edgetrain.program.scripted_measuring import asked, measuring
 
 SMALL = ("train.epochs=1", "train.schedule=constant", "data.limit=64", "data.test_limit=32")
 
 
 def _job(build_cache: BuildCache, stores: Path, *overrides: str) -> Job:
+    """Where schedules are tried, they all win: what is faster in earnest is another machine's business."""
     return Job(
         recipe=load_recipe("digits", (*SMALL, *overrides)),
         target=load_target("host"),
         cache=build_cache,
         stores=ScheduleStores(folder=stores),
+        trials=Trials(measuring=measuring("faster", stores / "asked")),
         threads=1,
     )
 
@@ -105,7 +110,7 @@ def test_another_model_starts_with_transferred_schedules_and_says_so(build_cache
     (line,) = [line for line in said if line.startswith("schedules: ")]
     kernels = json.loads((tmp_path / "run" / "report.json").read_text())["kernels"]
     assert kernels["transferred"] > 0
-    assert f"{kernels['transferred']} transferred" in line
+    assert f"{kernels['transferred']} transferred; {kernels['tried']} tried" in line
     assert kernels["kernels"] == kernels["from_rules"] + kernels["transferred"] + sum(kernels["from_cache"].values())
 
 
@@ -117,10 +122,62 @@ def test_a_resumed_run_keeps_the_schedules_it_began_with(build_cache: BuildCache
     with ScheduleStores(folder=stores).opened() as levels:
         levels.user.put_all(_entries_of(_job(build_cache, stores, "train.batch=8")))
     resumed = fit(_job(build_cache, stores, "train.batch=8", "train.epochs=2"), tmp_path / "run", resume=True)
+    assert asked(stores / "asked") == [], "a run that goes on tries nothing"
     assert resumed.parameters_sha256 == whole.parameters_sha256
     assert resumed.kernels["from_rules"] == resumed.kernels["kernels"]
     fresh = fit(_job(build_cache, stores, "train.batch=8", "train.epochs=1"), tmp_path / "fresh")
     assert fresh.kernels["from_cache"] == {"user": len(_entries_of(_job(build_cache, stores, "train.batch=8")))}
+    before = asked(stores / "asked")
+    assert before.count("start") == 1
+    again = fit(_job(build_cache, stores, "train.batch=8", "train.epochs=1"), tmp_path / "again")
+    assert (again.parameters_sha256, again.kernels["tried"]) == (fresh.parameters_sha256, 0)
+    assert asked(stores / "asked") == before, "what was tried once is known"
+
+
+def slow_entry(job: Job, *, claimed: float = 5.0) -> Entry:
+    """A stranger's word that the heaviest product is fast one element at a time, which it is nowhere."""
+    target = tuned_for(job.target)
+    assert target is not None
+    records = compile_stage(dataclasses.replace(job, schedules={})).schedules.values()
+    products = [r for r in records if r.choice.schedule is not None and r.choice.schedule.rule == "packed-product"]
+    heaviest = max(products, key=lambda record: record.workload.operations)
+    assert heaviest.choice.schedule is not None
+    parameters = dict(heaviest.choice.schedule.parameters)
+    ones = {name: (1,) * len(parameters[name]) for name in ("rows", "depth", "block")}
+    measured = Measurement(seconds=1e-3, default_seconds=claimed * 1e-3, n=9, machine="0" * 16, when="2026-01-31")
+    return Entry(
+        workload=heaviest.workload,
+        target=target,
+        schedule=RuleSchedule(rule="packed-product", parameters={**parameters, **ones}),
+        versions=Versions(tvm="0.27.0", rules=RULES_VERSION),
+        check=Check(largest_error=1e-6, against="unscheduled"),
+        outcome="faster",
+        measurements=(measured,),
+    )
+
+
+@pytest.mark.compile
+def test_a_boast_is_outraced_in_earnest_and_the_next_fit_knows(build_cache: BuildCache, tmp_path: Path) -> None:
+    """With the process that really measures."""
+    stores = tmp_path / "stores"
+    job = dataclasses.replace(_job(build_cache, stores, "train.batch=8"), trials=Trials())
+    boast = slow_entry(job)
+    with ScheduleStores(folder=stores).opened() as levels:
+        levels.user.put(boast)
+    said: list[str] = []
+    stages: list[str] = []
+    job = dataclasses.replace(job, inform=said.append, progress=lambda stage, *_: stages.append(stage))
+    report = fit(job, tmp_path / "run")
+    (line,) = [line for line in said if line.startswith("schedules: ")]
+    kernels = report.kernels["kernels"]
+    assert line == f"schedules: {kernels} from rules; 1 tried, 1 of them no faster here"
+    assert "trying schedules" in stages
+    with ScheduleStores(folder=stores).opened() as levels:
+        (own,) = [m for entry in levels.user for m in entry.measurements if m.machine == machine_id()]
+    assert own.speedup < 1.03
+    again = fit(dataclasses.replace(job, trials=Trials(measuring=("/nowhere",))), tmp_path / "again")
+    assert again.parameters_sha256 == report.parameters_sha256
+    assert again.kernels["tried"] == 0
 
 
 def test_what_is_not_this_machine_cannot_be_tuned_here(build_cache: BuildCache, tmp_path: Path) -> None:

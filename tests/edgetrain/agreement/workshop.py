@@ -101,8 +101,8 @@ class Workshop:
         key = cache_key("agreement", request.to_json())
 
         def build(out: Path) -> None:
-            job = {"request": request.to_json(), "objects": str(self.root / "objects"), "stores": None}
-            compiler_process._compile(job, out, io.StringIO())
+            job = {"request": request.to_json(), "objects": str(self.root / "objects")}
+            compiler_process._compile({**job, "stores": None, "terms": None}, out, io.StringIO())
 
         return Compiled(directory=self.cache.put(key, build), key=key)
 

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgetrain.cli.command import parse_arguments
+from edgetrain.cli.fit import VERB, with_trial_time
+from edgetrain.job import Job
+from edgetrain.recipes import load_recipe
 from edgetrain.run.checkpoint import NEWEST, PREVIOUS, read_header
+from edgetrain.targets import load_target
 from tests.edgetrain.cli.conftest import SHORT, Command
 
 pytestmark = pytest.mark.compile
@@ -225,3 +230,11 @@ def test_a_full_cache_disk_exits_6(command: Command, small_disk: Path, tmp_path:
     assert done.returncode == 6, done.stderr
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [((), 20.0), (("--trial-time", "1min"), 60.0), (("--trial-time", "0s"), 0.0)]
+)
+def test_the_time_for_trials_is_what_the_flag_says(words: tuple[str, ...], seconds: float) -> None:
+    job = Job(recipe=load_recipe("digits"), target=load_target("host"))
+    assert with_trial_time(job, parse_arguments(VERB, ["digits", *words])).trials.seconds == seconds

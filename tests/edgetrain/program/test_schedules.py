@@ -22,8 +22,10 @@ from edgetrain.program.schedules import (
     summary_text,
     write_records,
 )
+from edgetrain.program.trials import TrialReport, TriedSchedule
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Target, Versions
 from edgetrain_tuner.cache.schedules import RuleSchedule
+from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import RULES_VERSION, Schedule
 from tests.edgetrain.program.test_compile import _request
 
@@ -137,5 +139,24 @@ def test_sources_are_counted_and_said() -> None:
         ScheduleChoice(schedule=schedule, source="transferred", level="user"),
     ]
     assert summary_text(choices) == "schedules: 3 from rules, 2 from the cache (team), 1 transferred"
-    assert summary(choices) == {"kernels": 6, "from_rules": 3, "from_cache": {"team": 2}, "transferred": 1}
+    counts = {"kernels": 6, "from_rules": 3, "from_cache": {"team": 2}, "transferred": 1}
+    assert summary(choices) == {**counts, "tried": 0, "no_faster": 0, "failed": 0, "left_untried": 0}
     assert summary_text([]) == "schedules: no kernels"
+
+
+def test_trials_are_counted_and_said() -> None:
+    measured = Outcome(status="measured", seconds=1.0, default_seconds=1.5)
+    outcomes = [
+        measured,
+        dataclasses.replace(measured, seconds=1.49),
+        Outcome(status="wrong"),
+        Outcome(status="crashed"),
+    ]
+    tried = [TriedSchedule(kernel="k", entry="0", level="team", claimed=2.0, outcome=one) for one in outcomes]
+    report = TrialReport(tried=tuple(tried), left=5)
+    assert summary_text([ScheduleChoice()], report) == (
+        "schedules: 1 from rules; 4 tried, 1 of them no faster here, 2 failed; 5 left for the next fit"
+    )
+    counts = summary([ScheduleChoice()], report)
+    assert (counts["tried"], counts["no_faster"], counts["failed"], counts["left_untried"]) == (4, 1, 2, 5)
+    assert TrialReport.from_json(report.to_json()) == report
