@@ -18,7 +18,10 @@ _TRUST = ("trusted_keys", "require_signature")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One thing that the verb does: the word it takes, in brackets where it can do without, and its own flags."""
+    """One thing that the verb does: the word it takes, in brackets where it can do without, and its own flags.
+
+    A word that ends in dots may be several.
+    """
 
     word: str = ""
     flags: tuple[str, ...] = ()
@@ -28,7 +31,7 @@ ACTIONS: Mapping[str, Action] = {
     "ls": Action(word="[WORD]", flags=("level",)),
     "show": Action(word="ID"),
     "stats": Action(),
-    "verify": Action(flags=_TRUST),
+    "verify": Action(word="[key=value ...]", flags=("run", "model", *_TRUST)),
     "gc": Action(flags=("keep_best", "drop_failed", "rules")),
     "export": Action(word="FILE", flags=("level",)),
     "import": Action(word="FILE", flags=_TRUST),
@@ -68,8 +71,9 @@ def read_action(arguments: argparse.Namespace) -> tuple[str, str]:
         )
     if action.word and not action.word.startswith("[") and not words:
         raise UsageError(f"`edgetrain cache {name}` needs {action.word}", fix="see `edgetrain cache --help`")
-    if words and not action.word:
-        raise UsageError(f"`edgetrain cache {name}` does not know what to do with `{words[0]}`")
+    too_many = words[1:] if action.word else words
+    if too_many and "..." not in action.word:
+        raise UsageError(f"`edgetrain cache {name}` does not know what to do with `{too_many[0]}`")
     for key, value in vars(arguments).items():
         is_given = value is not None and value is not False
         if is_given and key not in ("words", *_COMMON, *action.flags):
@@ -105,19 +109,21 @@ VERB = Verb(
         "Schedules are looked for in three levels: yours, those of the teams that you pulled from, and those that came "
         "with edgetrain. An entry holds numbers and names that are checked when it is read, and nothing that runs.\n\n"
         "`ls [WORD]` lists them, `show ID` shows one, `stats` counts, `verify` checks every entry, `gc` cleans up "
-        "yours. `export FILE` and `import FILE` go through a file of JSON lines; `export -` prints them. `push URL` "
-        "gives yours to a remote. `pull URL` takes from one and remembers it; `pull` alone asks all that are "
-        "remembered. `serve` is a remote.\n\n"
+        "yours. `verify --run [key=value ...]` also tries on this machine what is for kernels of a model. "
+        "`export FILE` and `import FILE` go through a file of JSON lines; `export -` prints them. `push URL` gives "
+        "yours to a remote. `pull URL` takes from one and remembers it; `pull` alone asks all that are remembered. "
+        "`serve` is a remote.\n\n"
         "URL is a folder, http://HOST or https://HOST of an `edgetrain cache serve`, s3+https://HOST/BUCKET/PREFIX "
         "(with the usual AWS_* variables), or git+https://, git+ssh://, git+file:// and a repository. A token comes "
         "from --token-file, or from the variable EDGETRAIN_CACHE_TOKEN."
     ),
     words="ls | show ID | stats | verify | gc | export FILE | import FILE | push URL | pull [URL] | serve",
     least_words=1,
-    most_words=2,
     flags=(
         Flag(name="--store", metavar="FILE", parse=Path, help="this store instead of yours"),
         Flag(name="--level", metavar="L", parse=_level, help="ls, export: user, team, seed or all"),
+        Flag(name="--run", help="verify: try entries on a model's kernels: numbers, and time beside the rule's"),
+        Flag(name="--model", metavar="M", help="verify --run: the recipe or model file; digits without it"),
         Flag(name="--keep-best", metavar="N", parse=_count, help="gc: of each kernel and target, keep the N fastest"),
         Flag(name="--drop-failed", help="gc: forget what failed"),
         Flag(name="--rules", metavar="N", parse=_count, help="gc: forget what was found for rules before version N"),
@@ -138,6 +144,7 @@ VERB = Verb(
     ),
     examples=(
         "edgetrain cache ls",
+        "edgetrain cache verify --run --model digits",
         "edgetrain cache pull https://schedules.example.org --token-file token",
         "edgetrain cache push git+ssh://git@example.org/team/schedules.git",
         "edgetrain cache serve --token-file token",

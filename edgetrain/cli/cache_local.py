@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgetrain.cli.cache_trials import recipe_to_try, run_trials, verification_text
 from edgetrain.cli.command import table
 from edgetrain.cli.console import Console
 from edgetrain.cli.trust import trust_of
@@ -89,7 +90,29 @@ def stats(arguments: argparse.Namespace, _: str, console: Console) -> int:
 
 
 def verify(arguments: argparse.Namespace, _: str, console: Console) -> int:
-    """Every entry of every level, as a stranger's: form, ranges, id; signatures where they can be checked."""
+    """Every entry of every level, as a stranger's: form, ranges, id; signatures where they can be checked.
+
+    With `--run` also what they say, on the kernels of a model.
+    """
+    recipe = recipe_to_try(arguments)
+    problems, counts = _objections(arguments)
+    report: dict[str, Any] = {**counts, "problems": problems}
+    if not console.as_json:
+        _tell_objections(problems, counts, console)
+    is_good = not problems
+    if recipe is not None:
+        found = run_trials(recipe, console)
+        report["trials"] = found.to_json()
+        is_good = is_good and found.is_good
+        if not console.as_json:
+            console.data(verification_text(found))
+    if console.as_json:
+        console.data(json.dumps(report) + "\n")
+    return 0 if is_good else 1
+
+
+def _objections(arguments: argparse.Namespace) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """What is wrong with which entry, and how many there are."""
     trust = trust_of(arguments)
     problems: list[dict[str, str]] = []
     counts = dict.fromkeys(("schedules", "signed", "unchecked"), 0)
@@ -107,16 +130,16 @@ def verify(arguments: argparse.Namespace, _: str, console: Console) -> int:
                     objection = "its signature does not fit it"
                 if objection:
                     problems.append({"id": entry.id, "level": level.name, "why": objection})
-    if console.as_json:
-        console.data(json.dumps({**counts, "problems": problems}) + "\n")
-        return 1 if problems else 0
+    return problems, counts
+
+
+def _tell_objections(problems: Sequence[dict[str, str]], counts: dict[str, int], console: Console) -> None:
     unchecked = f", {counts['unchecked']} not checked: pip install 'edgetrain[sign]'" if counts["unchecked"] else ""
     console.data(f"{_schedules(counts['schedules'])}, {counts['signed']} signed{unchecked}\n")
     for problem in problems:
         console.data(f"bad {problem['id'][:_SHORT_ID]} ({problem['level']}): {problem['why']}\n")
     if problems:
         console.say("hint: `edgetrain cache gc` removes what cannot be read; `cache pull URL --forget` drops a remote")
-    return 1 if problems else 0
 
 
 def gc(arguments: argparse.Namespace, _: str, console: Console) -> int:
