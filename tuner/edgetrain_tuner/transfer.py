@@ -201,12 +201,11 @@ def _sound_donors(workload: Workload, target: Target, lendings: Sequence[Lending
 
 
 def _donor(workload: Workload, target: Target, entry: Entry, level: str) -> Donor | None:
-    parameters = getattr(entry.schedule, "parameters", None)
-    if entry.versions.rules != RULES_VERSION or parameters is None or entry.workload.dtype != workload.dtype:
+    if entry.versions.rules != RULES_VERSION or entry.workload.dtype != workload.dtype:
         return None
     likeness = SAME if is_same(workload, entry.workload) else CLASS
     return Donor(
-        schedule=Schedule(entry.schedule.rule, dict(parameters)),
+        schedule=Schedule(entry.schedule.rule, dict(entry.schedule.parameters)),
         likeness=likeness if entry.workload.class_ == workload.class_ else FAMILY,
         shape_distance=shape_distance(workload, entry.workload),
         target_distance=entry.target.distance(target),

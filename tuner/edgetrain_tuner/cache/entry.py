@@ -27,7 +27,7 @@ from edgetrain_tuner.cache.fields import (
     read_object,
     text,
 )
-from edgetrain_tuner.cache.schedules import Schedule, read_schedule
+from edgetrain_tuner.cache.schedules import RuleSchedule, read_schedule
 
 FORMAT = "edgetrain.schedule/1"
 MOST_BYTES = 4096
@@ -140,7 +140,7 @@ class Entry:
 
     workload: Workload
     target: Target
-    schedule: Schedule
+    schedule: RuleSchedule
     versions: Versions
     check: Check
     outcome: str

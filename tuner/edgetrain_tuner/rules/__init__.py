@@ -14,13 +14,14 @@ from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.channelwise import Channelwise
 from edgetrain_tuner.rules.contraction import MINIMUM_LANES, find
 from edgetrain_tuner.rules.generic import Generic
+from edgetrain_tuner.rules.meta_schedule import MetaSchedule
 from edgetrain_tuner.rules.packed_product import PackedProduct
 from edgetrain_tuner.rules.pooling import Pooling
 from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
 from edgetrain_tuner.rules.winograd import Winograd
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
-RULES: tuple[Rule, ...] = (Winograd(), PackedProduct(), Channelwise(), Pooling(), Generic())
+RULES: tuple[Rule, ...] = (Winograd(), PackedProduct(), Channelwise(), Pooling(), Generic(), MetaSchedule())
 
 
 def schedule(function: Any, features: Features) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import tvm
 from tvm import s_tir
@@ -23,6 +23,13 @@ class Kernel:
 
     function: Any
     contraction: Contraction | None
+    _derived: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What a rule has to work out about the kernel, once."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return self._derived[key]
 
     @cached_property
     def inlined(self) -> Any | None:
@@ -52,7 +59,10 @@ class Rule(Protocol):
         ...
 
     def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
-        """Values of a parameter worth trying, growing, after those `before` it; each leads to a schedule that fits."""
+        """Values of a parameter worth trying, growing, after those `before` it.
+
+        Each leads to a schedule that fits; of a rule that `CarriesOver`, some are still refused when they are written.
+        """
         ...
 
     def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
@@ -61,6 +71,15 @@ class Rule(Protocol):
 
     def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
         """The scheduled PrimFunc. Raises `ScheduleRefusedError` like `check`."""
+        ...
+
+
+@runtime_checkable
+class CarriesOver(Protocol):
+    """A rule without a proposal: it carries parameters over to another kernel by itself."""
+
+    def carried_over(self, kernel: Kernel, features: Features, wanted: Parameters) -> dict[str, Values]:
+        """The nearest parameters that fit. Raises `ScheduleRefusedError` where there are none."""
         ...
 
 
@@ -80,6 +99,8 @@ def refitted(rule: Rule, kernel: Kernel, features: Features, wanted: Parameters)
     """
     if fits(rule, kernel, features, wanted):
         return dict(wanted)
+    if isinstance(rule, CarriesOver):
+        return rule.carried_over(kernel, features, wanted)
     proposed = rule.propose(kernel, features)
     if proposed is None:
         raise ScheduleRefusedError(f"rule {rule.name} does not write this kernel")
@@ -105,12 +126,15 @@ def neighbours_of(
     rule: Rule, kernel: Kernel, features: Features, parameters: Parameters
 ) -> Iterator[tuple[str, dict[str, Values]]]:
     """Each parameter moved to the next choice on either side, the later ones refitted to it; with the moved name."""
-    names = list(rule.names(kernel))
+    names = [name for name in rule.names(kernel) if name in parameters]
     for position, name in enumerate(names):
         before = {n: parameters[n] for n in names[:position]}
         choices = rule.choices(kernel, features, name, before)
         for value in _next_to(choices, parameters[name]):
-            moved = refitted(rule, kernel, features, {**parameters, name: value})
+            try:
+                moved = refitted(rule, kernel, features, {**parameters, name: value})
+            except ScheduleRefusedError:
+                continue
             if moved[name] == value and moved != dict(parameters):
                 yield name, moved
 
