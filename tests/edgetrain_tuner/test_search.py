@@ -10,7 +10,7 @@ import pytest
 
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import Schedule
-from edgetrain_tuner.search import Allowance, Entrant, Progress, Tunable, race, search
+from edgetrain_tuner.search import EXPLORED, Allowance, Entrant, Explorer, Progress, Tunable, race, search
 
 
 def _schedule(x: int, y: int) -> Schedule:
@@ -208,3 +208,65 @@ def test_a_kernel_that_cannot_be_opened_is_named_and_the_race_goes_on() -> None:
     )
     assert [(tuned.number, tuned.failure) for tuned in found] == [(0, "no memory"), (1, "")]
     assert closed == [1]
+
+
+class Guesses:
+    """An explorer with a list of ideas, which remembers what it was told."""
+
+    def __init__(self, *ideas: tuple[int, int]) -> None:
+        self._ideas = [_schedule(*idea) for idea in ideas]
+        self.told: list[tuple[Schedule, str]] = []
+
+    def next(self) -> Schedule | None:
+        return self._ideas.pop(0) if self._ideas else None
+
+    def tell(self, schedule: Schedule, outcome: Outcome) -> None:
+        self.told.append((schedule, outcome.status))
+
+
+def _explored(explorer: Explorer, starts: Sequence[Schedule] = (), known: frozenset[Schedule] = frozenset()) -> Tunable:
+    tunable = _tunable(starts=starts)
+    return dataclasses.replace(tunable, known=known, explorer=lambda: explorer)
+
+
+def _asked(landscape: Landscape, count: int) -> list[Schedule]:
+    return [schedule for _, schedule in landscape.asked[:count]]
+
+
+def test_starts_come_first_then_the_explorer_for_its_share_then_the_descent() -> None:
+    landscape, explorer = Landscape(_bowl), Guesses((0, 0), (9, 9), (7, 3), (0, 9), (9, 0), (1, 1), (2, 2))
+    search([_explored(explorer, starts=[_schedule(5, 5)])], landscape, _trials(10, landscape))
+    share = int(10 * EXPLORED)
+    guesses = [_schedule(0, 0), _schedule(9, 9), _schedule(7, 3), _schedule(0, 9)]
+    assert _asked(landscape, share) == [_schedule(5, 5), *guesses[: share - 1]]
+    assert _asked(landscape, share + 1)[-1] in [neighbour for _, neighbour in _neighbours(_schedule(7, 3))]
+
+
+def test_the_descent_goes_on_from_the_explorers_best() -> None:
+    landscape = Landscape(_bowl)
+    (found,) = search([_explored(Guesses((9, 1), (0, 9)))], landscape, _trials(30, landscape))
+    assert found.best is not None
+    assert found.best.schedule == _schedule(7, 2)
+
+
+def test_what_was_tried_before_is_not_measured_again_for_the_explorer() -> None:
+    landscape, explorer = Landscape(_bowl), Guesses((1, 1), (2, 2), (4, 4))
+    search([_explored(explorer, known=frozenset({_schedule(1, 1)}))], landscape, _trials(6, landscape))
+    assert _schedule(1, 1) not in _asked(landscape, 99)
+    assert explorer.told == [(_schedule(1, 1), "refused"), (_schedule(2, 2), "measured"), (_schedule(4, 4), "refused")]
+
+
+def test_when_the_descent_ends_the_explorer_has_the_rest() -> None:
+    landscape = Landscape(lambda x, y: 1.0)
+    ideas = [(x, 9) for x in range(10)]
+    (found,) = search([_explored(Guesses(*ideas))], landscape, _trials(12, landscape))
+    assert len(found.trials) == 12
+    assert set(_asked(landscape, 12)) >= {_schedule(x, 9) for x in range(8)}
+
+
+def test_time_is_shared_between_explorer_and_descent() -> None:
+    landscape = Landscape(_bowl)
+    ideas = [(x, y) for x in range(10) for y in (8, 9)]
+    search([_explored(Guesses(*ideas))], landscape, Allowance(seconds=12.0, clock=landscape.clock))
+    assert _asked(landscape, 6) == [_schedule(*idea) for idea in ideas[:6]]
+    assert not set(_asked(landscape, 12)[6:]) & {_schedule(*idea) for idea in ideas}

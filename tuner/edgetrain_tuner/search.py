@@ -1,5 +1,7 @@
 """Search for better schedules: coordinate descent from the best known start, trials shared out by what a kernel weighs.
 
+A deep search asks an explorer first, for half of a kernel's trials, and descends from whatever was best then.
+
 Given the same measurements it asks for the same trials. It knows nothing of compilers and clocks: what measures, and
 what says that time is up, is passed in.
 """
@@ -11,16 +13,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from edgetrain_tuner.measure.outcome import MEASURED, Outcome
+from edgetrain_tuner.measure.outcome import MEASURED, REFUSED, Outcome
 from edgetrain_tuner.schedule import Schedule
 
 STEP = 1.01  # a move must bring this much, or noise would lead the way
 MARGIN = 1.03  # what a schedule must bring over the default to be kept
 CONFIRMED = 2  # how many of the best are measured again
+EXPLORED = 0.5  # of a kernel's trials or time, where there is an explorer
+LEARNED, RANDOM = "xgboost", "random"  # what an explorer ranks its ideas by
 TRIAL_S = 0.15
 CONFIRMATION_S = 0.6
 
 Neighbours = Callable[[Schedule], Sequence[tuple[str, Schedule]]]
+
+
+class Explorer(Protocol):
+    """Proposes schedules by a way of its own, and learns from what became of them."""
+
+    def next(self) -> Schedule | None: ...
+
+    def tell(self, schedule: Schedule, outcome: Outcome) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +45,7 @@ class Tunable:
     starts: tuple[Schedule, ...] = ()
     known: frozenset[Schedule] = frozenset()  # tried before, and no better
     neighbours: Neighbours
+    explorer: Callable[[], Explorer | None] = lambda: None  # made when the kernel's turn comes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +119,20 @@ class Descent:
             if not self._starts:
                 self._expand(first=self._moved(schedule))
 
+    def adopt(self, schedule: Schedule, outcome: Outcome) -> None:
+        """Takes note of a trial that was somebody else's idea; the best of those is what to descend from."""
+        self._tried.add(schedule)
+        self.trials.append(Trial(schedule=schedule, outcome=outcome))
+        if outcome.speedup > self._best[0] * STEP:
+            self._best = (outcome.speedup, schedule)
+            self._queue = []
+
+    def has_tried(self, schedule: Schedule) -> bool:
+        return schedule in self._tried
+
+    def has_starts(self) -> bool:
+        return any(schedule not in self._tried for schedule in self._starts)
+
     def _moved(self, schedule: Schedule) -> str:
         """The parameter whose move led here: going on in that direction is tried first."""
         before = self._expanded
@@ -118,6 +145,42 @@ class Descent:
         self._expanded = self._best[1]
         found = self.tunable.neighbours(self._expanded)
         self._queue = sorted(found, key=lambda neighbour: neighbour[0] != first)
+
+
+@dataclass(kw_only=True)
+class _Course:
+    """Whose idea is next: the starts, then the explorer's for its share, then the descent's; at an end, the other's."""
+
+    descent: Descent
+    explorer: Explorer | None
+    _explored: set[Schedule] = field(default_factory=set)
+
+    def next(self, *, is_exploring: bool) -> Schedule | None:
+        ideas = [self._descended, self._from_explorer]
+        if is_exploring and not self.descent.has_starts():
+            ideas.reverse()
+        return next((schedule for idea in ideas if (schedule := idea()) is not None), None)
+
+    def tell(self, schedule: Schedule, outcome: Outcome) -> None:
+        if self.explorer is not None and schedule in self._explored:
+            self.explorer.tell(schedule, outcome)
+            self.descent.adopt(schedule, outcome)
+        else:
+            self.descent.tell(schedule, outcome)
+
+    def _descended(self) -> Schedule | None:
+        return self.descent.next()
+
+    def _from_explorer(self) -> Schedule | None:
+        while self.explorer is not None:
+            schedule = self.explorer.next()
+            if schedule is None:
+                break
+            if not self.descent.has_tried(schedule):
+                self._explored.add(schedule)
+                return schedule
+            self.explorer.tell(schedule, Outcome(status=REFUSED, message="tried before"))
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,16 +229,20 @@ def search(
         if trials < 1 or allowance.clock() >= until:
             continue
         failure = opened(tunable)
+        began_here = allowance.clock()
         if failure:
             found.append(Tuned(number=tunable.number, best=None, trials=(), failure=failure))
             continue
         descent = Descent(tunable=tunable)
+        course = _Course(descent=descent, explorer=tunable.explorer())
+        explored_until = began_here + (until - began_here) * EXPLORED
         while len(descent.trials) < trials and allowance.clock() < until:
-            schedule = descent.next()
+            is_exploring = len(descent.trials) < trials * EXPLORED and allowance.clock() < explored_until
+            schedule = course.next(is_exploring=is_exploring)
             if schedule is None:
                 break
             outcome = measurer.measure(tunable.number, schedule, budget_s=TRIAL_S)
-            descent.tell(schedule, outcome)
+            course.tell(schedule, outcome)
             spent += 1
             progress(
                 Progress(number=tunable.number, trials=spent, allowed=allowance.trials or 0, speedup=outcome.speedup)
