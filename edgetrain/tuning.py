@@ -15,7 +15,7 @@ from edgetrain.program.compile import Compiled
 from edgetrain.program.learned import entry_of
 from edgetrain.program.schedules import CACHE, RULE, ScheduleChoice
 from edgetrain.program.trials import Origin
-from edgetrain.program.tune import TunedKernel, TuneRequest, search_schedules
+from edgetrain.program.tune import TunedKernel, TuneRequest, deep_cost_model, search_schedules
 from edgetrain.run.profile import FunctionProfile, profile_function
 from edgetrain.stages import compile_stage
 from edgetrain.timing import profiling_engine
@@ -31,10 +31,11 @@ _LEAST_SHARE = 0.002  # of a step; what is less is not worth a trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """How much the search may spend: trials, or seconds."""
+    """How much the search may spend: trials, or seconds. A `deep` one asks MetaSchedule too."""
 
     trials: int | None = None
     seconds: float | None = None
+    deep: bool = False
 
 
 def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
@@ -56,7 +57,8 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     plain = compile_stage(dataclasses.replace(job, schedules={}))
     (before,) = _profiles(job, [plain])
     weights = _weights(plain, before)
-    found = search_schedules(_request(job, weights, allowance), job.progress)
+    request = _request(job, weights, allowance)
+    found = search_schedules(request, job.progress)
     choices = _choices(job, plain, found)
     tuned = compile_stage(dataclasses.replace(job, schedules=choices))
     seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(job, plain, tuned)
@@ -74,6 +76,7 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
         step_seconds=step_s,
         tuned_step_seconds=tuned_step_s,
         entries=len(entries),
+        deep=request.deep,
         kernels=rows,
     )
 
@@ -88,6 +91,7 @@ def _request(job: Job, weights: Mapping[str, float], allowance: Allowance) -> Tu
         trials=allowance.trials,
         seconds=allowance.seconds,
         stores=str(job.stores.folder),
+        deep=deep_cost_model() if allowance.deep else "",
     )
 
 

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from edgetrain.units import show_seconds
+from edgetrain_tuner.search import LEARNED, RANDOM
 
 _SHOWN = 20  # kernels in the table; all of them in --json
 _NAME_WIDTH = 36
 _ARITHMETIC = 4.0  # operations a byte, beyond which a kernel is shown in GFLOP/s
+_DEEP = {
+    LEARNED: "MetaSchedule's candidates were ranked by a model that xgboost learned from the trials",
+    RANDOM: "MetaSchedule's candidates were drawn at random: `pip install 'edgetrain[deep]'` ranks them",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +24,7 @@ class KernelRow:
     name: str
     symbol: str
     calls: int
-    source: str  # of its schedule: rule, tuned, transferred, cache (level)
+    source: str  # of its schedule: rule, tuned, deep, transferred, cache (level)
     schedule: str
     seconds: float
     tuned_seconds: float
@@ -55,6 +60,7 @@ class TuningReport:
     step_seconds: float
     tuned_step_seconds: float
     entries: int
+    deep: str = ""  # the cost model of a deep search
     kernels: tuple[KernelRow, ...]
 
     @property
@@ -82,6 +88,8 @@ class TuningReport:
             f"({self.speedup:.2f}x) after {self.trials} trials; {self.entries} schedules stored",
             f"the roofline is that of {self.target}'s rates ({self.rates_basis})",
         ]
+        if self.deep:
+            lines.append(_DEEP[self.deep])
         return "\n".join(lines) + "\n"
 
     def _cells(self, row: KernelRow, total_s: float) -> tuple[str, ...]:

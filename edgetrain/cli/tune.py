@@ -63,8 +63,8 @@ def allowance_of(arguments: argparse.Namespace) -> Allowance:
     if arguments.trials is not None and arguments.minutes is not None:
         raise UsageError("--trials and --minutes both say when to stop", fix="give one of them")
     if arguments.trials is not None:
-        return Allowance(trials=arguments.trials)
-    return Allowance(seconds=60.0 * (arguments.minutes or DEFAULT_MINUTES))
+        return Allowance(trials=arguments.trials, deep=arguments.deep)
+    return Allowance(seconds=60.0 * (arguments.minutes or DEFAULT_MINUTES), deep=arguments.deep)
 
 
 class Tuning:
@@ -108,10 +108,15 @@ VERB = Verb(
         Flag(
             name="--minutes", metavar="M", parse=minutes, help=f"stop after M minutes; {DEFAULT_MINUTES:g} without both"
         ),
+        Flag(
+            name="--deep",
+            help="for half of the trials, ask TVM's MetaSchedule; it learns from them with `edgetrain[deep]` installed",
+        ),
     ),
     examples=(
         "edgetrain tune digits --trials 50",
         "edgetrain tune model.onnx --minutes 10 train.batch=8",
+        "edgetrain tune model.onnx --deep --minutes 60",
     ),
     run=run,
 )

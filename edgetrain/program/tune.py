@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tempfile
 from collections.abc import Mapping
@@ -15,15 +16,20 @@ from edgetrain.program.schedules import schedule_from_json, workload_from_json
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import Schedule
+from edgetrain_tuner.search import LEARNED, RANDOM
 
 TUNED = "tuned.json"
 SEARCHED = "tuned"  # the source of what the search itself found
+DEEP = "deep"  # of what MetaSchedule found
 TUNING = "tuning kernels"  # the stage whose progress is counted in trials, or in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
-    """Which kernels to tune and how much to spend. `weights` are seconds of a step, by symbol."""
+    """Which kernels to tune and how much to spend. `weights` are seconds of a step, by symbol.
+
+    `deep` is the cost model of a deep search, which asks MetaSchedule too; empty for none.
+    """
 
     compile: CompileRequest
     codegen: CodegenRequest  # this machine's
@@ -32,9 +38,10 @@ class TuneRequest:
     trials: int | None = None
     seconds: float | None = None
     stores: str = ""
+    deep: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "stores")}
+        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "stores", "deep")}
         return {
             **plain,
             "compile": self.compile.to_json(),
@@ -55,7 +62,7 @@ class TuneRequest:
 class KernelTrial:
     schedule: Schedule
     outcome: Outcome
-    source: str  # searched here, from the cache, or transferred from another kernel
+    source: str  # searched here or found by MetaSchedule, from the cache, or transferred from another kernel
 
     def to_json(self) -> dict[str, Any]:
         schedule = json.loads(self.schedule.canonical())
@@ -98,6 +105,11 @@ class TunedKernel:
             trials=tuple(KernelTrial.from_json(trial) for trial in data["trials"]),
             failure=data["failure"],
         )
+
+
+def deep_cost_model() -> str:
+    """What a deep search can rank its candidates by, as things are installed."""
+    return LEARNED if importlib.util.find_spec("xgboost") else RANDOM
 
 
 def search_schedules(request: TuneRequest, progress: Progress | None = None) -> list[TunedKernel]:

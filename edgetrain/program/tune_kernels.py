@@ -13,16 +13,18 @@ from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op
 from edgetrain.program.schedules import CACHE, TRANSFERRED, ScheduleStores
 from edgetrain.program.trials import MEASURING
-from edgetrain.program.tune import SEARCHED, KernelTrial, TunedKernel, TuneRequest
+from edgetrain.program.tune import DEEP, SEARCHED, KernelTrial, TunedKernel, TuneRequest
 from edgetrain_tuner import rules
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.levels import Levels
+from edgetrain_tuner.deep import Evolution
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.measure.serve import packed
 from edgetrain_tuner.measure.worker import Worker
+from edgetrain_tuner.rules.meta_schedule import NAME as META_SCHEDULE
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
-from edgetrain_tuner.search import Allowance, Progress, Trial, Tunable, Tuned, search
+from edgetrain_tuner.search import Allowance, Explorer, Progress, Trial, Tunable, Tuned, search
 from edgetrain_tuner.transfer import donors, tried
 from edgetrain_tuner.workload import workload_of
 
@@ -45,7 +47,8 @@ def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[
         search_ = _Search(extracted, features, request.compile.tuned_for, levels)
         subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
         tunables = [
-            subjects[symbol].tunable(number, request.weights[symbol], features) for number, symbol in enumerate(symbols)
+            subjects[symbol].tunable(number, request.weights[symbol], features, request.deep)
+            for number, symbol in enumerate(symbols)
         ]
         began_s = time.monotonic()
 
@@ -80,7 +83,7 @@ class _Candidates:
     others: tuple[Schedule, ...]  # what other rules propose
     known: frozenset[Schedule]
 
-    def tunable(self, number: int, weight: float, features: Features) -> Tunable:
+    def tunable(self, number: int, weight: float, features: Features, deep: str) -> Tunable:
         function = self.kernel.function
         return Tunable(
             number=number,
@@ -89,7 +92,19 @@ class _Candidates:
             starts=tuple(dict.fromkeys((*self.lent, *self.others))),
             known=self.known - self.lent.keys(),
             neighbours=lambda schedule: rules.neighbours(function, schedule, features),
+            explorer=lambda: self._explorer(features, deep),
         )
+
+    def _explorer(self, features: Features, deep: str) -> Explorer | None:
+        """MetaSchedule's search; None where none was asked for, or its rules have nothing to say about the kernel."""
+        if not deep:
+            return None
+        try:
+            # What is known already was proposed from another seed: the next search begins elsewhere.
+            return Evolution(self.kernel.function, features, cost_model=deep, seed=1 + len(self.known))
+        except ScheduleRefusedError as error:
+            log.info("%s is not searched deeply: %s", self.kernel.symbol, error)
+            return None
 
     def tuned(self, symbol: str, tuned: Tuned) -> TunedKernel:
         return TunedKernel(
@@ -101,9 +116,9 @@ class _Candidates:
         )
 
     def _trial(self, trial: Trial) -> KernelTrial:
-        return KernelTrial(
-            schedule=trial.schedule, outcome=trial.outcome, source=self.lent.get(trial.schedule, SEARCHED)
-        )
+        found_by = DEEP if trial.schedule.rule == META_SCHEDULE else SEARCHED
+        source = self.lent.get(trial.schedule, found_by)
+        return KernelTrial(schedule=trial.schedule, outcome=trial.outcome, source=source)
 
 
 class _Search:

@@ -15,6 +15,7 @@ from edgetrain.pipeline import fit
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.schedules import ScheduleStores
 from edgetrain.program.trials import Trials
+from edgetrain.program.tune import deep_cost_model
 from edgetrain.recipes import load_recipe
 from edgetrain.stages import compile_stage
 from edgetrain.targets import load_target
@@ -22,6 +23,7 @@ from edgetrain.tuning import Allowance, tune
 from edgetrain.tuning_report import KernelRow, TuningReport
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Versions
 from edgetrain_tuner.cache.schedules import RuleSchedule
+from edgetrain_tuner.rules.meta_schedule import NAME
 from edgetrain_tuner.schedule import RULES_VERSION
 from tests.edgetrain.cli.test_entry import assert_golden
 from tests.edgetrain.program.scripted_measuring import asked, measuring
@@ -71,6 +73,21 @@ def test_a_second_search_goes_on_where_the_first_ended(build_cache: BuildCache, 
     again = [entry for entry in stored if len(entry.measurements) > 1]
     assert all(entry.outcome == "faster" for entry in again), "what was no better is not measured twice"
     assert len(stored) >= first.entries
+
+
+@pytest.mark.compile
+def test_a_deep_search_tries_both_kinds_of_schedules(build_cache: BuildCache, tmp_path: Path) -> None:
+    job = _job(build_cache, tmp_path, "train.batch=8")
+    report = tune(job, Allowance(trials=16, deep=True), today="2026-01-31")
+    assert report.deep == deep_cost_model()
+    with ScheduleStores(folder=tmp_path).opened() as levels:
+        stored = list(levels.user)
+    found = {entry.schedule.rule for entry in stored}
+    assert NAME in found
+    assert found - {NAME}
+    measured = [entry for entry in stored if entry.schedule.rule == NAME and entry.measurements]
+    assert measured
+    assert all(entry.check.largest_error <= 1e-4 for entry in measured)
 
 
 def _entries_of(job: Job) -> list[Entry]:
@@ -223,6 +240,25 @@ def test_the_table_says_for_each_kernel_what_tuning_brought() -> None:
     )
     assert_golden("tuned.txt", report.to_text())
     assert report.to_json()["speedup"] == 8 / 6
+
+
+@pytest.mark.parametrize(("cost_model", "told"), [("xgboost", "xgboost learned"), ("random", "edgetrain[deep]")])
+def test_the_last_line_says_how_a_deep_search_ranked_its_candidates(cost_model: str, told: str) -> None:
+    report = TuningReport(
+        model="digits",
+        target="host",
+        rates_basis="assumed",
+        trials=0,
+        step_seconds=1.0,
+        tuned_step_seconds=1.0,
+        entries=0,
+        deep=cost_model,
+        kernels=(_row(),),
+    )
+    last = report.to_text().splitlines()[-1]
+    assert last.startswith("MetaSchedule's candidates were ")
+    assert told in last
+    assert "MetaSchedule" not in dataclasses.replace(report, deep="").to_text()
 
 
 def test_kernels_beyond_the_table_are_summed_up() -> None:

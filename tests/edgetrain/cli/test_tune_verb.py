@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,10 +29,28 @@ def test_minutes_are_a_number_above_zero(text: str) -> None:
 
 def test_one_of_two_limits_is_given() -> None:
     with pytest.raises(UsageError, match="both say when to stop"):
-        allowance_of(argparse.Namespace(trials=3, minutes=1.0))
-    assert allowance_of(argparse.Namespace(trials=3, minutes=None)).trials == 3
-    assert allowance_of(argparse.Namespace(trials=None, minutes=2.0)).seconds == 120.0
-    assert allowance_of(argparse.Namespace(trials=None, minutes=None)).seconds == 180.0
+        allowance_of(argparse.Namespace(trials=3, minutes=1.0, deep=False))
+    assert allowance_of(argparse.Namespace(trials=3, minutes=None, deep=False)).trials == 3
+    assert allowance_of(argparse.Namespace(trials=None, minutes=2.0, deep=False)).seconds == 120.0
+    assert allowance_of(argparse.Namespace(trials=None, minutes=None, deep=False)).seconds == 180.0
+
+
+@pytest.mark.parametrize("limit", [{"trials": 3, "minutes": None}, {"trials": None, "minutes": 1.0}])
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_deep_search_keeps_to_either_limit(limit: dict[str, float | None], deep: bool) -> None:
+    assert allowance_of(argparse.Namespace(**limit, deep=deep)).deep is deep
+
+
+@pytest.mark.compile
+def test_a_deep_search_says_what_ranked_its_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("edgetrain.tuning.deep_cost_model", lambda: "random")
+    monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
+    assert main(["tune", "digits", "train.batch=8", "--trials", "4", "--deep", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["deep"] == "random"
+    assert 0 < report["trials"] <= 4
 
 
 def test_progress_is_a_line_for_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
