@@ -38,6 +38,7 @@ def bench() -> Bench:
 def test_a_good_candidate_is_measured_beside_the_default(bench: Bench) -> None:
     outcome = bench.trial(0, tile_of(6))
     assert outcome.status == "measured", outcome
+    assert outcome.compile_s > 0
     assert outcome.seconds > 0
     assert outcome.default_seconds > 0
     assert outcome.speedup == outcome.default_seconds / outcome.seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -106,6 +107,7 @@ class Bench:
         """Never raises for what a candidate does; `compiled` is called when there is machine code."""
         opened = self._open[number]
         subject = opened.subject
+        began_s = time.perf_counter()
         try:
             function = rules.apply(subject.function, schedule, self._features)
         except ScheduleRefusedError as error:
@@ -114,6 +116,7 @@ class Bench:
             runnable = self._build(function, bool(subject.aliases))
         except Exception as error:  # whatever the compiler has to say about a candidate, the next one is tried
             return Outcome(status=FAILED, message=_first_line(error))
+        compile_s = time.perf_counter() - began_s
         compiled()
         try:
             error_found = largest_error(_run(runnable, subject, opened.inputs), opened.expected)
@@ -133,6 +136,7 @@ class Bench:
             n=pair.n,
             largest_error=error_found,
             against=opened.against,
+            compile_s=compile_s,
         )
 
 

@@ -25,6 +25,7 @@ class Outcome:
     largest_error: float = 0.0  # as a share of the largest element
     against: str = ""  # "unscheduled" or "default"
     message: str = ""
+    compile_s: float = 0.0  # until there was machine code
 
     @property
     def is_good(self) -> bool:
