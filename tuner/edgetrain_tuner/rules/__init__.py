@@ -17,11 +17,20 @@ from edgetrain_tuner.rules.generic import Generic
 from edgetrain_tuner.rules.meta_schedule import MetaSchedule
 from edgetrain_tuner.rules.packed_product import PackedProduct
 from edgetrain_tuner.rules.pooling import Pooling
+from edgetrain_tuner.rules.register_tile import RegisterTile
 from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
 from edgetrain_tuner.rules.winograd import Winograd
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
-RULES: tuple[Rule, ...] = (Winograd(), PackedProduct(), Channelwise(), Pooling(), Generic(), MetaSchedule())
+RULES: tuple[Rule, ...] = (
+    Winograd(),
+    PackedProduct(),
+    Channelwise(),
+    Pooling(),
+    RegisterTile(),
+    Generic(),
+    MetaSchedule(),
+)
 
 
 def schedule(function: Any, features: Features) -> Any:

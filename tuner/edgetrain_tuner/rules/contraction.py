@@ -173,7 +173,7 @@ def find(function: Any) -> Contraction | None:
 
 
 def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contraction | None:
-    product = _summed_product(block)
+    product = summed_product(block)
     if product is None:
         return None
     indices = tuple(block.body.indices)
@@ -320,7 +320,7 @@ def _is_float(expression: Any) -> bool:
     return str(expression.ty.dtype) == "float32"
 
 
-def _summed_product(block: Any) -> tuple[Any, Any] | None:
+def summed_product(block: Any) -> tuple[Any, Any] | None:
     """The two factors of a block that adds products up from zero."""
     body, init = block.body, block.init
     if not isinstance(body, tirx.BufferStore) or not isinstance(init, tirx.BufferStore):

@@ -13,16 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm_ffi
-from tvm import s_tir, tirx
-from tvm.ir import TensorLoad
-
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import MINIMUM_LANES, Axis, replaced, uses
 from edgetrain_tuner.rules.generic import MINIMUM_PARALLEL_WORK
-from edgetrain_tuner.rules.inlining import inline_all
 from edgetrain_tuner.rules.loops import PARALLEL, SERIAL, Loops, digits_of, sequence
+from edgetrain_tuner.rules.reductions import Reduction, analyzer_of, find_reduction, loads_of, with_result
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.rules.segments import Segment, period_of, segments_of
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names
@@ -30,7 +25,6 @@ from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, r
 PARAMETERS = ("parallel",)
 MOST_PHASES = 4
 MOST_TAPS_WRITTEN = 1024  # in the whole kernel; beyond, it grows larger than the first-level instruction cache
-_SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 
 
 class Pooling:
@@ -90,30 +84,23 @@ class CutAxis:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """One reduction over small axes, with at most elementwise work behind it."""
+    """A reduction over small axes."""
 
-    function: Any
-    axes: tuple[Axis, ...]  # of the result, in its order
-    cut: tuple[CutAxis, ...]  # of them, those that the window slides along; the last is the result's last
-    taps: tuple[Axis, ...]
-    start: Any  # the value of no tap
-    combined: Any  # the value so far, a load of `result`, with one more tap
-    result: Any
-    store: Any  # the statement that keeps an element, its value a load of `result`
-    store_axes: tuple[Any, ...]
+    reduction: Reduction
+    cut: tuple[CutAxis, ...]  # of its axes, those that the window slides along; the last is the result's last
 
     @property
     def work(self) -> int:
-        return math.prod(axis.extent for axis in (*self.axes, *self.taps))
+        return math.prod(axis.extent for axis in (*self.reduction.axes, *self.reduction.taps))
 
     @property
     def taps_written(self) -> int:
-        return math.prod([axis.extent for axis in self.taps] + [cut.copies for cut in self.cut])
+        return math.prod([axis.extent for axis in self.reduction.taps] + [cut.copies for cut in self.cut])
 
     def written(self, *, is_shared: bool) -> Any:
         """The kernel, written out."""
-        loops = Loops(str(self.taps[0].variable.ty.dtype))
-        planes = [axis for axis in self.axes if not any(axis is cut.axis for cut in self.cut)]
+        loops = Loops(str(self.reduction.taps[0].variable.ty.dtype))
+        planes = [axis for axis in self.reduction.axes if not any(axis is cut.axis for cut in self.cut)]
         extents = [axis.extent for axis in planes]
 
         def plane(number: Any) -> Any:
@@ -122,8 +109,7 @@ class Pool:
             return self._along(loops, self.cut, values, {})
 
         body = loops.loop("plane", math.prod(extents), plane, PARALLEL if is_shared else SERIAL)
-        original = self.function
-        return tirx.PrimFunc(original.params, body, original.ret_type, original.attrs).without_attr("global_symbol")
+        return self.reduction.rewritten(body)
 
     def _along(
         self, loops: Loops, left: Sequence[CutAxis], values: Mapping[Any, Any], ranges: Mapping[Any, int]
@@ -148,48 +134,22 @@ class Pool:
         return sequence(*map(segment, cut.segments))
 
     def _element(self, loops: Loops, values: Mapping[Any, Any], ranges: Mapping[Any, int]) -> Any:
-        analyzer = tvm.sym.Analyzer()
-        for variable, extent in ranges.items():
-            analyzer.bind(variable, tvm.ir.Range(0, extent))
-        total = self.start
-        for taps in itertools.product(*(range(axis.extent) for axis in self.taps)):
-            numbers = {axis.variable: loops.number(tap) for axis, tap in zip(self.taps, taps, strict=True)}
-            step = analyzer.simplify(replaced(self.combined, {**values, **numbers}))
-            total = _with_result(step, self.result, total)
-        places = [values[axis.variable] for axis in self.axes]
-        store = replaced(self.store, dict(zip(self.store_axes, places, strict=True)))
-        indices = [analyzer.simplify(index) for index in store.indices]
-        value = _with_result(analyzer.simplify(store.value), self.result, total)
-        return tirx.BufferStore(store.buffer, value, indices)
-
-
-def _with_result(expression: Any, result: Any, value: Any) -> Any:
-    """The expression with `value` for every load of the buffer `result`."""
-    return tvm_ffi.structural_map(expression, (TensorLoad, lambda load: value if load.source.same_as(result) else load))
+        analyzer = analyzer_of(ranges)
+        reduction = self.reduction
+        total = reduction.start
+        for taps in itertools.product(*(range(axis.extent) for axis in reduction.taps)):
+            numbers = {axis.variable: loops.number(tap) for axis, tap in zip(reduction.taps, taps, strict=True)}
+            step = analyzer.simplify(replaced(reduction.combined, {**values, **numbers}))
+            total = with_result(step, reduction.result, total)
+        return reduction.kept([values[axis.variable] for axis in reduction.axes], total, analyzer)
 
 
 def find_pool(function: Any) -> Pool | None:
     """The reduction of a window that the kernel computes; None for any other kernel."""
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    schedule = s_tir.Schedule(module)
-    try:
-        root = schedule.get_sblock("root")
-    except (s_tir.ScheduleError, tvm.error.InternalError):
+    reduction = find_reduction(function)
+    if reduction is None:
         return None
-    inline_all(schedule)
-    blocks = [schedule.get(block) for block in schedule.get_child_blocks(root)]
-    if len(blocks) not in (1, 2) or not _is_reduction(blocks[0]):
-        return None
-    if len(blocks) == 2 and not _is_elementwise(blocks[1], blocks[0].body.buffer):
-        return None
-    return _pool(schedule.mod["main"], blocks)
-
-
-def _pool(function: Any, blocks: Sequence[Any]) -> Pool | None:
-    block = blocks[0]
-    axes = [Axis(variable=a.var, extent=int(a.dom.extent)) for a in block.iter_vars if int(a.iter_type) == _SPATIAL]
-    taps = [Axis(variable=a.var, extent=int(a.dom.extent)) for a in block.iter_vars if int(a.iter_type) == _REDUCE]
-    value = block.body.value
+    axes, taps, value = reduction.axes, reduction.taps, reduction.combined
     sliding = [axis for axis in axes if any(_meet(index, axis, taps) for index in _indices(value))]
     if not sliding or sliding[-1] is not axes[-1] or math.prod(tap.extent for tap in taps) > MOST_TAPS_WRITTEN:
         return None
@@ -200,55 +160,13 @@ def _pool(function: Any, blocks: Sequence[Any]) -> Pool | None:
         CutAxis(axis=axis, period=period, segments=tuple(segments_of(value, axis, period, taps)))
         for axis, period in zip(sliding, periods, strict=True)
     )
-    last = blocks[-1]
-    is_alone = len(blocks) == 1
-    return Pool(
-        function=function,
-        axes=tuple(axes),
-        cut=cut,
-        taps=tuple(taps),
-        start=block.init.value,
-        combined=value,
-        result=block.body.buffer,
-        store=tirx.BufferStore(block.body.buffer, block.body.buffer[tuple(block.body.indices)], block.body.indices)
-        if is_alone
-        else last.body,
-        store_axes=tuple(axis.variable for axis in axes) if is_alone else tuple(a.var for a in last.iter_vars),
-    )
-
-
-def _is_reduction(block: Any) -> bool:
-    """Whether the block reduces something to one element for each place, in the order of its axes."""
-    if not isinstance(block.body, tirx.BufferStore) or not isinstance(block.init, tirx.BufferStore):
-        return False
-    kinds = [int(axis.iter_type) for axis in block.iter_vars]
-    places = [axis.var for axis in block.iter_vars if int(axis.iter_type) == _SPATIAL]
-    return _REDUCE in kinds and set(kinds) <= {_SPATIAL, _REDUCE} and _are_same(block.body.indices, places)
-
-
-def _is_elementwise(block: Any, result: Any) -> bool:
-    """Whether the block makes one element of each of `result`, at the same place."""
-    if any(int(axis.iter_type) != _SPATIAL for axis in block.iter_vars) or not isinstance(block.body, tirx.BufferStore):
-        return False
-    places = [axis.var for axis in block.iter_vars]
-    loads = [load for load in _loads(block.body.value) if load.source.same_as(result)]
-    return bool(loads) and all(_are_same(load.indices, places) for load in loads)
-
-
-def _are_same(indices: Sequence[Any], variables: Sequence[Any]) -> bool:
-    return len(indices) == len(variables) and all(i.same_as(v) for i, v in zip(indices, variables, strict=True))
+    return Pool(reduction=reduction, cut=cut)
 
 
 def _meet(index: Any, axis: Axis, taps: Sequence[Axis]) -> bool:
     return uses(index, axis.variable) and any(uses(index, tap.variable) for tap in taps)
 
 
-def _loads(expression: Any) -> list[Any]:
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, found.append))
-    return found
-
-
 def _indices(expression: Any) -> Iterator[Any]:
-    for load in _loads(expression):
+    for load in loads_of(expression):
         yield from load.indices

@@ -105,22 +105,24 @@ def _comparisons(expression: Any, axis: Axis, others: Sequence[Axis]) -> list[An
     known = [axis.variable, *(other.variable for other in others)]
 
     def is_decided(node: Any) -> bool:
-        return (
-            uses(node, axis.variable)
-            and all(any(v.same_as(k) for k in known) for v in variables_of(node))
-            and _is_computable(node.a)
-            and _is_computable(node.b)
-        )
+        is_known = all(any(v.same_as(k) for k in known) for v in variables_of(node))
+        return uses(node, axis.variable) and is_known and is_comparison(node)
 
     return [node for node in found if is_decided(node)]
 
 
-def _is_computable(expression: Any) -> bool:
+def is_comparison(condition: Any) -> bool:
+    """Whether it compares two whole numbers that can be computed."""
+    return type(condition) in _COMPARISON and is_computable(condition.a) and is_computable(condition.b)
+
+
+def is_computable(expression: Any) -> bool:
+    """Whether it is a whole number made of variables and numbers."""
     if isinstance(expression, (tirx.Var, tirx.IntImm)):
         return True
     if isinstance(expression, tirx.Cast):
-        return str(expression.ty.dtype).startswith("int") and _is_computable(expression.value)
-    return type(expression) in _INTEGER and _is_computable(expression.a) and _is_computable(expression.b)
+        return str(expression.ty.dtype).startswith("int") and is_computable(expression.value)
+    return type(expression) in _INTEGER and is_computable(expression.a) and is_computable(expression.b)
 
 
 def _integer(expression: Any, known: Sequence[tuple[Any, int]]) -> int:
@@ -131,3 +133,18 @@ def _integer(expression: Any, known: Sequence[tuple[Any, int]]) -> int:
     if isinstance(expression, tirx.Cast):
         return _integer(expression.value, known)
     return _INTEGER[type(expression)](_integer(expression.a, known), _integer(expression.b, known))
+
+
+def formula(expression: Any, variables: Sequence[Any]) -> Callable[[Sequence[int]], int]:
+    """A function of the variables' values, in their order, for what is computable or compares what is."""
+    if isinstance(expression, tirx.IntImm):
+        number = int(expression)
+        return lambda _: number
+    if isinstance(expression, tirx.Var):
+        place = next(n for n, variable in enumerate(variables) if expression.same_as(variable))
+        return lambda values: values[place]
+    if isinstance(expression, tirx.Cast):
+        return formula(expression.value, variables)
+    left, right = formula(expression.a, variables), formula(expression.b, variables)
+    operation: Callable[[int, int], int] = {**_INTEGER, **_COMPARISON}[type(expression)]
+    return lambda values: operation(left(values), right(values))
