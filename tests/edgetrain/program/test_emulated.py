@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +23,10 @@ from edgetrain.run.local import LocalEngine
 from edgetrain.stages import compile_stage, plan_stage
 from edgetrain.targets import load_target
 from edgetrain.units import Bytes
+from tests.edgetrain.program import emulated_board as board
 
 pytestmark = pytest.mark.compile
 
-HERE = Path(__file__).parent / "emulated"
 STEPS = 5
 STACK_BYTES = 4096
 OTHER_DATA_BYTES = 1024  # the runtime's own variables
@@ -85,8 +84,8 @@ def _losses(text: str) -> list[float]:
     return [struct.unpack(">f", bytes.fromhex(line))[0] for line in text.split()]
 
 
-def _run(command: list[str], folder: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, **options)
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
 def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, t
     _lay_out(program, tmp_path)
     kernels = compile_stage(job).kernels("jetson")
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-O2", f"-DSTEPS={STEPS}"]
-    sources = ["driver.c", *RUNTIME_SOURCES, str(HERE / "linux_main.c"), str(kernels)]
+    sources = ["driver.c", *RUNTIME_SOURCES, str(board.FILES / "linux_main.c"), str(kernels)]
     built = _run([*zig, "-I.", *sources, "-o", "train", "-lm", "-lpthread"], tmp_path)
     assert built.returncode == 0, built.stderr
     done = _run([qemu, "./train", "parameters.bin", "images.bin", "labels.bin", "trained.bin"], tmp_path)
@@ -109,25 +108,20 @@ def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, t
 
 def _build_firmware(program: Artifact, folder: Path, ram_bytes: int) -> subprocess.CompletedProcess[str]:
     compiler = find_compiler(program.manifest.triple, cpu=program.manifest.cpu)
-    script = (HERE / "cortex_m.ld").read_text()
-    script = script.replace("RAM_BYTES", str(ram_bytes)).replace("STACK_BYTES", str(STACK_BYTES))
-    (folder / "firmware.ld").write_text(script)
-    options = ["-std=gnu11", "-O2", "-DEDGE_BARE_METAL", f"-DSTEPS={STEPS}", "-I.", "-Wl,-e,reset"]
-    sources = [str(HERE / "cortex_m_main.c"), str(program.library)]
-    command = [*compiler.command, *options, "-Wl,-T,firmware.ld", *sources, "-o", "firmware.elf"]
-    return _run(command, folder, env={"PATH": "/usr/bin:/bin", **compiler.environment})
+    sources = [board.FILES / "cortex_m_main.c", program.library]
+    return board.link_firmware(
+        compiler, folder, sources, f"-DSTEPS={STEPS}", ram_bytes=ram_bytes, stack_bytes=STACK_BYTES
+    )
 
 
 def test_a_cortex_m4_trains_in_exactly_the_ram_that_was_planned(build_cache: BuildCache, tmp_path: Path) -> None:
-    qemu = _need("qemu-system-arm", "qemu-system-arm")
+    qemu = _need(board.EMULATOR, board.PACKAGE)
     program, host = _programs(_job(build_cache, "cortex-m4"))
     _lay_out(program, tmp_path)
     ram = program.manifest.arena_bytes + STACK_BYTES + OTHER_DATA_BYTES
     built = _build_firmware(program, tmp_path, ram)
     assert built.returncode == 0, built.stderr
-    machine = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "null"]
-    semihosting = ["-semihosting-config", "enable=on,target=native"]
-    done = _run([qemu, *machine, *semihosting, "-kernel", "firmware.elf"], tmp_path, stdin=subprocess.DEVNULL)
+    done = board.run_firmware(qemu, program.manifest.cpu, tmp_path)
     assert done.returncode == 0, done.stderr
     losses, _ = _host_run(host, tmp_path)
     np.testing.assert_allclose(_losses(done.stdout + done.stderr), losses, rtol=1e-4)

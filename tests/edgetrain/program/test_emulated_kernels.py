@@ -1,192 +1,144 @@
-"""Scheduled kernels as an emulated aarch64 computes them, against NumPy."""
+"""Scheduled kernels as emulated devices compute them, against NumPy: all of a device's kernels in one executable."""
 
 from __future__ import annotations
 
+import json
 import shutil
-import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from edgetrain._tvm import te, topi
-from edgetrain.graph.extract import Extracted, Kernel
-from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
-from edgetrain.graph.gradients.window import Window
-from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
-from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, lower
+from edgetrain.job import codegen_of
+from edgetrain.program.cache import BuildCache, cache_key
+from edgetrain.program.lower import CodegenTarget
+from edgetrain.targets import load_target
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.channelwise import Channelwise
-from edgetrain_tuner.rules.pooling import Pooling
-from edgetrain_tuner.rules.winograd import Winograd
-from tests.edgetrain_tuner.rules.unscheduled import written
+from edgetrain_tuner.rules import channelwise, packed_product, winograd
+from tests.edgetrain.program.emulated_kernels import Computed, Device, compute_all
+from tests.edgetrain.program.kernel_case import KernelCase
+from tests.edgetrain.program.norm_cases import norm_cases
+from tests.edgetrain.program.row_cases import row_cases
+from tests.edgetrain.program.window_cases import window_cases
 
 pytestmark = pytest.mark.compile
 
-NEON = Features(vector_bits=128, vector_registers=32, cores=1)
-AARCH64 = CodegenTarget(triple="aarch64-unknown-linux-gnu", cpu="cortex-a72", features=("+neon",))
-BATCH, CHANNELS, SIZE, TAPS, PAD = 2, 6, 19, 5, 2
-
-Array = npt.NDArray[np.float32]
-
-# Reads the inputs one after the other, calls the kernel, writes its result.
-MAIN_C = """
-#include <stdio.h>
-int kernel({parameters});
-{buffers}
-int main(void) {{
-  {reads}
-  if (kernel({arguments}) != 0) return 2;
-  return fwrite({result}, 1, sizeof {result}, stdout) == sizeof {result} ? 0 : 3;
-}}
-"""
+# Each in a size that divides by the widths of registers and in one that divides by nothing.
+CASES = (*row_cases(), *window_cases(), *norm_cases())
+# For devices that differ from one that computes all of them in the code generator alone.
+FEW = (
+    "matmul nn",
+    "convolution 3 x 3, prime",
+    "convolution stride 2, prime",
+    "depthwise 3 x 3 stride 1, prime",
+    "pool, maximum, prime",
+    "softmax, prime",
+    "layer norm, prime",
+    "update in place, prime",
+)
+USER, BOARD = ("qemu-aarch64-static", "qemu-user-static"), ("qemu-system-arm", "qemu-system-arm")
 
 
-def _outputs(stride: int) -> int:
-    return (SIZE + 2 * PAD - TAPS) // stride + 1
+def _of_profile(name: str) -> tuple[Features, CodegenTarget]:
+    """What a target's profile says, for one core: kernels are called without a program's threads."""
+    target = load_target(name)
+    codegen = codegen_of(target)
+    features = Features(
+        vector_bits=target.codegen.vector_bits, vector_registers=target.codegen.vector_registers, cores=1
+    )
+    return features, CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features)
 
 
-def _function(part: str, stride: int) -> Any:
-    window = Window(strides=(stride, stride), pads=(PAD, PAD), dilation=(1, 1), groups=CHANNELS)
-    x = te.placeholder((BATCH, CHANNELS, SIZE, SIZE), name="x")
-    w = te.placeholder((CHANNELS, 1, TAPS, TAPS), name="w")
-    g = te.placeholder((BATCH, CHANNELS, _outputs(stride), _outputs(stride)), name="g")
-    if part == "forward":
-        return te.create_prim_func([x, w, topi.nn.group_conv2d_nchw(x, w, stride, PAD, 1, CHANNELS)])
-    if part == "data":
-        return te.create_prim_func([g, w, conv2d_data_gradient(g, w, shape=tuple(map(int, x.shape)), window=window)])
-    return te.create_prim_func([x, g, conv2d_weight_gradient(x, g, shape=tuple(map(int, w.shape)), window=window)])
+def _device(name: str, described: tuple[Features, CodegenTarget], emulator: tuple[str, str], *options: str) -> Device:
+    features, codegen = described
+    return Device(
+        name=name,
+        features=features,
+        codegen=codegen,
+        emulator=emulator[0],
+        package=emulator[1],
+        options=options,
+        is_board=emulator is BOARD,
+    )
 
 
-def _expected(part: str, stride: int, first: Array, second: Array) -> Array:
-    """Tap by tap: each one multiplies a shifted, strided view of the padded map."""
-    outputs = _outputs(stride)
-    padded = np.zeros((BATCH, CHANNELS, SIZE + 2 * PAD, SIZE + 2 * PAD))
-    inside = (..., slice(PAD, PAD + SIZE), slice(PAD, PAD + SIZE))
-    result = {
-        "forward": np.zeros((BATCH, CHANNELS, outputs, outputs)),
-        "data": padded,
-        "weight": np.zeros((CHANNELS, 1, TAPS, TAPS)),
-    }[part]
-    if part != "data":
-        padded[inside] = first
-    for r in range(TAPS):
-        for s in range(TAPS):
-            seen = (..., slice(r, r + stride * outputs, stride), slice(s, s + stride * outputs, stride))
-            if part == "forward":
-                result += padded[seen] * second[:, 0, r, s, None, None]
-            elif part == "data":
-                result[seen] += first * second[:, 0, r, s, None, None]
-            else:
-                result[:, 0, r, s] = (padded[seen] * second).sum((0, 2, 3))
-    return (result[inside] if part == "data" else result).astype(np.float32)
-
-
-def _shapes(function: Any) -> list[tuple[int, ...]]:
-    return [tuple(int(extent) for extent in parameter.ty.shape) for parameter in function.params]
-
-
-def _lowered(function: Any) -> Lowered:
-    *inputs, output = _shapes(function)
-    names = [*(f"input{n}" for n in range(len(inputs))), "output"]
-    tensors = {
-        name: Tensor(name=name, shape=shape, dtype="float32", role=Role.OUTPUT if name == "output" else Role.INPUT)
-        for name, shape in zip(names, (*inputs, output), strict=True)
-    }
-    op = Op(name="op", kernel="kernel", reads=tuple(names[:-1]), writes=("output",), phase=Phase.FORWARD)
-    kernel = Kernel(symbol="kernel", function=function, in_place=False)
-    graph = TrainGraph(name="g", tensors=tensors, functions={"step": (op,)})
-    return lower(Extracted(graph=graph, kernels=(kernel,), initial={}), NEON)
-
-
-def _main_c(sizes: list[int], scratch: tuple[int, ...]) -> str:
-    """`sizes` in elements, the result's last."""
-    names = [f"b{n}" for n in range(len(sizes) + len(scratch))]
-    counts = [*sizes, *(-(-nbytes // 4) for nbytes in scratch)]
-    inputs, result = names[: len(sizes) - 1], names[len(sizes) - 1]
-    return MAIN_C.format(
-        parameters=", ".join("float*" for _ in names),
-        buffers="\n".join(
-            f"static _Alignas(64) float {name}[{count}];" for name, count in zip(names, counts, strict=True)
+_SVE = CodegenTarget(triple="aarch64-linux-gnu", cpu="neoverse-v1", features=("+sve",))
+_MVE = CodegenTarget(triple="thumbv8.1m.main-none-eabihf", cpu="cortex-m55")
+DEVICES: Mapping[str, Device] = {
+    device.name: device
+    for device in (
+        _device("aarch64", _of_profile("raspberry-pi-4"), USER),
+        _device("cortex-m4", _of_profile("cortex-m4"), BOARD),
+        _device("cortex-m7", _of_profile("cortex-m7"), BOARD),
+        # Vectors of an unknown number of lanes, as LLVM makes them of loops, here of eight.
+        _device(
+            "sve", (Features(vector_bits=128, vector_registers=32, cores=1), _SVE), USER, "-cpu", "max,sve-max-vq=2"
         ),
-        reads=" ".join(f"if (fread({name}, 1, sizeof {name}, stdin) != sizeof {name}) return 1;" for name in inputs),
-        arguments=", ".join(names),
-        result=result,
+        _device("mve", (Features(vector_bits=128, vector_registers=8, cores=1), _MVE), BOARD),
     )
+}
+WHOLE = ("aarch64", "cortex-m4")
 
 
-def _emulated(function: Any, arrays: list[Array], folder: Path) -> Array:
-    """What the kernel makes of the arrays, scheduled without a search, on an emulated processor."""
-    qemu = shutil.which("qemu-aarch64-static")
-    if qemu is None:
-        pytest.skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
-    lowered = _lowered(function)
-    compile_kernels(lowered.kernels, AARCH64, folder / "kernel.o")
-    shapes = _shapes(function)
-    scratch = lowered.graph.functions["step"][0].scratch_bytes
-    (folder / "main.c").write_text(_main_c([int(np.prod(shape)) for shape in shapes], scratch))
-    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-O1"]
-    subprocess.run([*zig, "main.c", "kernel.o", "-o", "main", "-lm"], cwd=folder, check=True)
-    given = b"".join(array.tobytes() for array in arrays)
-    done = subprocess.run([qemu, "./main"], cwd=folder, input=given, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    return np.frombuffer(done.stdout, np.float32).reshape(shapes[-1])
+def _cases_of(device: Device) -> list[KernelCase]:
+    return [
+        case
+        for case in CASES
+        if (device.name in WHOLE or case.name.startswith(FEW)) and not (device.is_board and case.needs_libm)
+    ]
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("part", ["forward", "data", "weight"])
-def test_a_depthwise_convolution_and_its_gradients(part: str, stride: int, tmp_path: Path) -> None:
-    function = _function(part, stride)
-    assert written(function, Channelwise(), NEON) is not None
-    random = np.random.default_rng(5)
-    first, second = (random.standard_normal(shape).astype(np.float32) for shape in _shapes(function)[:-1])
-    expected = _expected(part, stride, first, second)
-    computed = _emulated(function, [first, second], tmp_path)
-    np.testing.assert_allclose(computed, expected, rtol=0, atol=2e-6 * TAPS * np.abs(expected).max())
+def _keep(computed: Computed, folder: Path) -> None:
+    arrays = {f"{n}-{m}": array for n, outputs in enumerate(computed.outputs) for m, array in enumerate(outputs)}
+    np.savez(folder / "outputs.npz", **arrays)  # type: ignore[arg-type]  # NumPy's stub takes flags for arrays
+    (folder / "rules.json").write_text(json.dumps(computed.rules))
 
 
-def test_a_pool_whose_padding_is_cut_off(tmp_path: Path) -> None:
-    x = te.placeholder((BATCH, CHANNELS, SIZE, SIZE), name="x")
-    function = te.create_prim_func([x, topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")])
-    assert written(function, Pooling(), NEON) is not None
-    data = np.random.default_rng(6).standard_normal(_shapes(function)[0]).astype(np.float32)
-    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
-    np.testing.assert_array_equal(_emulated(function, [data], tmp_path), windows.max((-2, -1)))
+def _kept(folder: Path, cases: list[KernelCase]) -> Computed:
+    with np.load(folder / "outputs.npz") as arrays:
+        outputs = [tuple(arrays[f"{n}-{m}"] for m in range(case.outputs)) for n, case in enumerate(cases)]
+    return Computed(rules=tuple(json.loads((folder / "rules.json").read_text())), outputs=tuple(outputs))
 
 
-def test_a_softmax_whose_exponentials_are_arithmetic(tmp_path: Path) -> None:
-    x = te.placeholder((37, 61), name="x")
-    function = te.create_prim_func([x, topi.nn.softmax(x)])
-    data = np.random.default_rng(7).standard_normal((37, 61)).astype(np.float32) * np.float32(30)
-    exact = np.exp((data - data.max(1, keepdims=True)).astype(np.float64))
-    exact /= exact.sum(1, keepdims=True)
-    np.testing.assert_allclose(_emulated(function, [data], tmp_path), exact, rtol=1e-6, atol=1e-37)
+@pytest.fixture(scope="module")
+def so_far() -> dict[str, Computed]:
+    """What devices have computed: each runs once, and what one process of the session has, the others find."""
+    return {}
 
 
-@pytest.mark.parametrize("part", ["forward", "data"])
-def test_a_convolution_by_winograds_algorithm(part: str, tmp_path: Path) -> None:
-    batch, channels, size, filters = 2, 40, 27, 48
-    image, weight = (te.placeholder((batch, channels, size, size)), te.placeholder((filters, channels, 3, 3)))
-    if part == "forward":
-        function = te.create_prim_func([image, weight, topi.nn.conv2d_nchw(image, weight, 1, 1, 1)])
-    else:
-        weight = te.placeholder((channels, filters, 3, 3))
-        window = Window(strides=(1, 1), pads=(1, 1), dilation=(1, 1))
-        shape = (batch, filters, size, size)
-        function = te.create_prim_func([image, weight, conv2d_data_gradient(image, weight, shape=shape, window=window)])
-    assert written(function, Winograd(), NEON) is not None
-    random = np.random.default_rng(5)
-    first, second = (random.standard_normal(shape).astype(np.float32) for shape in _shapes(function)[:-1])
-    taps = second if part == "forward" else second.swapaxes(0, 1)[:, :, ::-1, ::-1]
-    padded = np.pad(first.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    expected = sum(
-        np.einsum("ncyx,fc->nfyx", padded[:, :, r : r + size, s : s + size], taps[:, :, r, s])
-        for r in range(3)
-        for s in range(3)
-    )
-    computed = _emulated(function, [first, second], tmp_path)
-    np.testing.assert_allclose(computed, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+def _computed(device: Device, so_far: dict[str, Computed], cache: BuildCache, folder: Path) -> Computed:
+    emulator = shutil.which(device.emulator)
+    if emulator is None:
+        pytest.skip(f"needs {device.emulator}: apt-get install {device.package}")
+    cases = _cases_of(device)
+
+    def build(out: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:  # small kernels count too
+            for rule in (packed_product, channelwise, winograd):
+                patch.setattr(rule, "MINIMUM_MULTIPLY_ADDS", 0)
+            patch.setattr(winograd, "WORTH_CHANGING", 0)
+            _keep(compute_all(cases, device, emulator, folder), out)
+
+    if device.name not in so_far:
+        so_far[device.name] = _kept(cache.put(cache_key("emulated kernels", device.name), build), cases)
+    return so_far[device.name]
+
+
+@pytest.mark.parametrize(
+    ("device", "case"),
+    [
+        pytest.param(device, case, id=f"{device.name}: {case.name}")
+        for device in DEVICES.values()
+        for case in _cases_of(device)
+    ],
+)
+def test_a_kernel_is_written_by_its_rule_and_computes_what_numpy_does(
+    device: Device, case: KernelCase, so_far: dict[str, Computed], build_cache: BuildCache, tmp_path: Path
+) -> None:
+    found = _computed(device, so_far, build_cache, tmp_path)
+    number = [c.name for c in _cases_of(device)].index(case.name)
+    assert found.rules[number] == (case.vector_rule if device.features.lanes > 1 else case.scalar_rule)
+    for array, answer in zip(found.outputs[number], case.answers(), strict=True):
+        limit = case.tolerance * np.abs(answer).max()
+        np.testing.assert_allclose(array, answer, rtol=case.relative, atol=limit)
