@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import subprocess
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,12 @@ def _losses(text: str) -> list[float]:
     return [struct.unpack(">f", bytes.fromhex(line))[0] for line in text.split()]
 
 
-def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+def _run(
+    command: list[str], folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, tmp_path: Path) -> None:
@@ -94,9 +99,11 @@ def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, t
     program, host = _programs(job)
     _lay_out(program, tmp_path)
     kernels = compile_stage(job).kernels("jetson")
-    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-O2", f"-DSTEPS={STEPS}"]
+    compiler = find_compiler("aarch64-linux-musl")
+    options = ["-static", "-O2", f"-DSTEPS={STEPS}", "-I."]
     sources = ["driver.c", *RUNTIME_SOURCES, str(board.FILES / "linux_main.c"), str(kernels)]
-    built = _run([*zig, "-I.", *sources, "-o", "train", "-lm", "-lpthread"], tmp_path)
+    command = [*compiler.command, *options, *sources, "-o", "train", "-lm", "-lpthread"]
+    built = _run(command, tmp_path, compiler.environment)
     assert built.returncode == 0, built.stderr
     done = _run([qemu, "./train", "parameters.bin", "images.bin", "labels.bin", "trained.bin"], tmp_path)
     assert done.returncode == 0, done.stderr
