@@ -12,6 +12,7 @@ from tvm import te, tirx, topi
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.generic import Generic
+from edgetrain_tuner.rules.rule import Kernel
 from tests.edgetrain_tuner.rules.unscheduled import written
 
 pytestmark = pytest.mark.compile
@@ -102,3 +103,11 @@ def test_one_core_gets_no_parallel_loop() -> None:
     assert "T.parallel" in written(function, Generic(), FEATURES).script()
     single = Features(vector_bits=32, vector_registers=16, cores=1)
     assert "T.parallel" not in written(function, Generic(), single).script()
+
+
+def test_a_scalar_machine_gets_one_loop_over_elements() -> None:
+    """Of two, LLVM writes the outer one out: ten times the code for an update of 5,120 weights."""
+    kernel = Kernel(function=te.create_prim_func(_broadcast(1, 1, 80)), contraction=None)
+    scalar = Features(vector_bits=32, vector_registers=32, cores=1)
+    assert Generic().propose(kernel, FEATURES)["tile"] == (400,)
+    assert Generic().propose(kernel, scalar)["tile"] == (0,)

@@ -93,7 +93,7 @@ def test_a_kernel_computes_the_same_in_tiles_and_needs_no_scratch(name: str) -> 
     assert_same_result(function, tiled)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_walk_over_neighbours_computes_the_same_all_the_way(name: str, seed: int) -> None:
     function, choose = KERNELS[name](), random.Random(f"{name} {seed}")

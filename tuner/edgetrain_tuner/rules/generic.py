@@ -48,7 +48,7 @@ class Generic:
         spatial = tuple(int(block.prefers_spatial) for block in blocks)
         return {
             "spatial": spatial,
-            "tile": tuple(_default_tile(block.run(s)) for block, s in zip(blocks, spatial, strict=True)),
+            "tile": tuple(block.tile(s, features) for block, s in zip(blocks, spatial, strict=True)),
             "parallel": tuple(int(features.cores > 1 and b.work >= MINIMUM_PARALLEL_WORK) for b in blocks),
         }
 
@@ -166,6 +166,10 @@ class _Block:
     def run(self, spatial: int) -> int:
         """The innermost loop that a tile may be split off; 1 where there is none."""
         return self.spatial_run if spatial else 1
+
+    def tile(self, spatial: int, features: Features) -> int:
+        """The proposed tile. Without sums to keep near, a machine without vectors gets one loop, not two: less code."""
+        return 0 if features.lanes == 1 and not self.reduce else _default_tile(self.run(spatial))
 
 
 @dataclass(frozen=True, kw_only=True)
