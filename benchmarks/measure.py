@@ -59,11 +59,20 @@ class Timing:
         return cls(seconds=middle, spread=(third - first) / middle, n=len(samples))
 
 
-def time_in_turns(steps: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 2) -> dict[str, Timing]:
-    """Times every step once a round, in turns, after `warm_up` rounds that do not count."""
+def time_in_turns(
+    steps: Mapping[str, Callable[[], object]], *, rounds: int, warm_up: int = 2, rest_s: float = 0.0
+) -> dict[str, Timing]:
+    """Times every step once a round, in turns, after `warm_up` rounds that do not count.
+
+    With `rest_s` everybody waits that long before a turn, and the first step of a turn does not count: threads of one
+    side look for work for a while after their step, and keep a core from the other's.
+    """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(warm_up + rounds):
         for name, step in steps.items():
+            if rest_s:
+                time.sleep(rest_s)
+                step()
             started = time.perf_counter()
             step()
             if turn >= warm_up:
