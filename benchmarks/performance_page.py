@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from statistics import geometric_mean
 from typing import Any
@@ -10,7 +10,10 @@ from typing import Any
 from benchmarks.kernels import means
 
 UNKNOWN_REASON = "not explained yet"
+ONE_CORE = "more threads of ours took as long as one here: they were not on cores of their own"
 FASTEST = "the fastest for each model"
+
+_NOTHING_GAINED = 0.8  # of one thread's time
 
 Row = Mapping[str, Any]
 Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where it fits
@@ -56,11 +59,11 @@ def page(documents: Mapping[str, Mapping[str, Any]], reasons: Reasons) -> str:
         "## Training steps",
         _STEPS,
         _table(_STEP_MEAN_HEADER, _step_means(compared)),
-        _table(_STEP_HEADER, (_step_line(row, reasons) for row in compared)),
+        _table(_STEP_HEADER, (_step_line(row, reasons, _singles(compared, _model)) for row in compared)),
         "## Kernels",
         _KERNELS,
         _table(_KERNEL_MEAN_HEADER, map(_kernel_mean_line, means(kernels))),
-        _table(_KERNEL_HEADER, (_kernel_line(row, reasons) for row in kernels)),
+        _table(_KERNEL_HEADER, (_kernel_line(row, reasons, _singles(kernels, _kernel)) for row in kernels)),
         "## The first step",
         _START,
         _table(_START_HEADER, map(_start_line, starts)),
@@ -116,9 +119,22 @@ def _step_mean_line(peer: str, threads: int, rows: Sequence[Row]) -> tuple[str, 
     )
 
 
-def _step_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
+def _model(row: Row) -> str:
+    return f"{row['model']}:{row['batch']}"
+
+
+def _kernel(row: Row) -> str:
+    return f"{row['kernel']} {row['shape']}"
+
+
+def _singles(rows: Iterable[Row], name: Callable[[Row], str]) -> dict[str, float]:
+    """Our seconds on one thread, by name."""
+    return {name(row): row["seconds"] for row in rows if row["threads"] == 1}
+
+
+def _step_line(row: Row, reasons: Reasons, single_s: Mapping[str, float]) -> tuple[str, ...]:
     speedup = row["speedup"]
-    why = _reason(f"{row['model']}:{row['batch']} {row['peer']}", speedup, reasons)
+    why = _reason(f"{_model(row)} {row['peer']}", row, reasons, single_s.get(_model(row)))
     return (
         row["model"],
         str(row["batch"]),
@@ -144,7 +160,7 @@ def _kernel_mean_line(row: Row) -> tuple[str, ...]:
     return row["family"], str(row["threads"]), str(row["shapes"]), mean, least
 
 
-def _kernel_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
+def _kernel_line(row: Row, reasons: Reasons, single_s: Mapping[str, float]) -> tuple[str, ...]:
     return (
         row["kernel"],
         row["shape"],
@@ -154,7 +170,7 @@ def _kernel_line(row: Row, reasons: Reasons) -> tuple[str, ...]:
         f"{row['speedup']:.2f}",
         f"{row['gflops']:.0f}",
         _spreads(row),
-        _reason(f"{row['kernel']} {row['shape']}", row["speedup"], reasons),
+        _reason(_kernel(row), row, reasons, single_s.get(_kernel(row))),
     )
 
 
@@ -164,10 +180,12 @@ def _start_line(row: Row) -> tuple[str, ...]:
     return row["model"], str(row["batch"]), *times, spreads, str(row["n"])
 
 
-def _reason(what: str, speedup: float | None, reasons: Reasons) -> str:
-    """Why the peer is faster; nothing where it is not."""
-    if speedup is None or speedup >= 1:
+def _reason(what: str, row: Row, reasons: Reasons, single_s: float | None) -> str:
+    """Why the peer is faster; nothing where it is not. `single_s` is what ours takes on one thread."""
+    if row["speedup"] is None or row["speedup"] >= 1:
         return ""
+    if row["threads"] > 1 and single_s is not None and row["seconds"] >= _NOTHING_GAINED * single_s:
+        return ONE_CORE
     return next((text for pattern, text in reasons if fnmatchcase(what, pattern)), UNKNOWN_REASON)
 
 

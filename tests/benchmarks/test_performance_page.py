@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.performance_page import FASTEST, UNKNOWN_REASON, page
+from benchmarks.performance_page import FASTEST, ONE_CORE, UNKNOWN_REASON, page
 
 REASONS = (("mlp:32 *", "its product is tiny"),)
 
@@ -82,6 +82,12 @@ def test_what_half_of_the_memory_costs_stands_beside_it_and_a_dash_where_nothing
     assert shares == {"cnn": ["10 MB", "40 MB", "1.75", "20 MB"], "mlp": ["10 MB", "40 MB", "-", "-"]}
     (mean,) = [cells for cells in rows if cells[0] == "torch"]
     assert mean[-2:] == ["1", "1.75"]
+
+
+def test_threads_that_brought_nothing_are_the_reason_themselves() -> None:
+    rows = shown(step_row("mlp", "torch", 1.0), step_row("mlp", "torch", 0.4, threads=2))
+    (line,) = [cells for cells in rows if cells[0] == "mlp" and cells[2] == "2"]
+    assert line[-1] == ONE_CORE
 
 
 def test_a_slower_peer_needs_no_reason() -> None:
