@@ -10,14 +10,13 @@ import onnx
 
 from edgetrain.graph.ir import Role, TrainGraph
 from edgetrain.model.output import trained_output
-from edgetrain.run.engine import LABELS, LEARNING_RATE, STEP, Array, Engine
+from edgetrain.run.engine import LABELS, Array, Engine
+from edgetrain.run.gradient_check import gradients_of
 from tests.edgetrain.agreement import torch_reference
 from tests.edgetrain.agreement.trained import relative_difference
 
 if not torch_reference.IS_MISSING:
     import torch
-
-_RATE = 2.0**20  # a power of two, and large: rounding the parameter then hides little of the gradient
 
 
 def worst_difference(engine: Engine, graph: TrainGraph, model: Path, trained: tuple[str, ...]) -> float | None:
@@ -33,18 +32,8 @@ def worst_difference(engine: Engine, graph: TrainGraph, model: Path, trained: tu
         expected = _in_torch(onnx.load(str(model)), inputs, trained)
     except (NotImplementedError, KeyError):
         return None
-    found = _gradients(engine, trained)
+    found = gradients_of(engine, trained)
     return max(relative_difference(found[name].reshape(expected[name].shape), expected[name]) for name in trained)
-
-
-def _gradients(engine: Engine, names: tuple[str, ...]) -> dict[str, Array]:
-    saved = bytes(engine.saved)
-    before = {name: engine.tensor(name).astype(np.float64) for name in names}
-    engine.tensor(LEARNING_RATE)[...] = _RATE
-    engine.call(STEP)
-    found = {name: (before[name] - engine.tensor(name)) / _RATE for name in names}
-    engine.saved[:] = saved
-    return found
 
 
 def _in_torch(proto: Any, inputs: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:

@@ -113,7 +113,7 @@ def gradient_errors(
     and may be blamed. `size_of` a loss is that of the numbers it is made of, whose rounding it has.
     """
     saved = bytes(engine.saved)
-    gradients = _gradients(engine, names, saved)
+    gradients = gradients_of(engine, names)
     loss = scalar(engine.tensor(LOSS))
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     samples = sorted((_sample(rng, engine, name, gradients[name]) for name in names), key=lambda s: s.reach)
@@ -323,7 +323,9 @@ def _moved(place: _Place, samples: Sequence[_Sample], vectors: Sequence[Array], 
     return loss, expected
 
 
-def _gradients(engine: Engine, names: Sequence[str], saved: bytes) -> dict[str, Array]:
+def gradients_of(engine: Engine, names: Sequence[str]) -> dict[str, Array]:
+    """What one step of plain SGD gives away, on the batch that the engine holds; parameters stay as they were."""
+    saved = bytes(engine.saved)
     before = {name: engine.tensor(name).astype(np.float64) for name in names}
     engine.tensor(LEARNING_RATE)[...] = _PROBE_RATE
     engine.call(STEP)

@@ -15,10 +15,10 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
-from edgetrain_tuner.rules.inlining import inline_all
+from edgetrain_tuner.rules.inlining import inlined
 
 MINIMUM_LANES = 4  # in a narrower register there is nothing to gain from writing a contraction out
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
@@ -156,20 +156,16 @@ def bytes_read(expression: Any) -> int:
 
 def find(function: Any) -> Contraction | None:
     """The contraction that the kernel computes, with at most elementwise work behind it; None for any other kernel."""
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    schedule = s_tir.Schedule(module)
-    try:
-        root = schedule.get_sblock("root")
-    except (s_tir.ScheduleError, tvm.error.InternalError):
+    kernel = inlined(function)
+    if kernel is None:
         return None
-    inline_all(schedule)
-    blocks = [schedule.get(block) for block in schedule.get_child_blocks(root)]
+    blocks = kernel.blocks
     if len(blocks) not in (1, 2):
         return None
     epilogue = _epilogue(blocks[1], blocks[0]) if len(blocks) == 2 else None
     if len(blocks) == 2 and epilogue is None:
         return None
-    return _contraction(schedule.mod["main"], blocks[0], epilogue)
+    return _contraction(kernel.function, blocks[0], epilogue)
 
 
 def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contraction | None:

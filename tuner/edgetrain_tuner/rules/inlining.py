@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import s_tir
 
 
-def inline_all(schedule: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Inlined:
+    """A kernel with everything inlined that can be, and the blocks that are left, in order."""
+
+    function: Any
+    blocks: tuple[Any, ...]
+
+
+def inlined(function: Any) -> Inlined | None:
+    """None for a kernel of plain loops, without blocks."""
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    schedule = s_tir.Schedule(module)
+    try:
+        root = schedule.get_sblock("root")
+    except (s_tir.ScheduleError, tvm.error.InternalError):
+        return None
+    _inline_all(schedule)
+    blocks = tuple(schedule.get(block) for block in schedule.get_child_blocks(root))
+    return Inlined(function=schedule.mod["main"], blocks=blocks)
+
+
+def _inline_all(schedule: Any) -> None:
     """Inlines every block that can be, into its consumers or its producer."""
     changed = True
     while changed:

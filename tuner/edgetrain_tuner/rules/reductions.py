@@ -8,11 +8,11 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import tirx
 from tvm.ir import TensorLoad
 
 from edgetrain_tuner.rules.contraction import Axis, replaced
-from edgetrain_tuner.rules.inlining import inline_all
+from edgetrain_tuner.rules.inlining import inlined
 
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 
@@ -64,19 +64,15 @@ def loads_of(expression: Any) -> list[Any]:
 
 def find_reduction(function: Any) -> Reduction | None:
     """The reduction that the kernel computes, everything before it inlined; None for any other kernel."""
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    schedule = s_tir.Schedule(module)
-    try:
-        root = schedule.get_sblock("root")
-    except (s_tir.ScheduleError, tvm.error.InternalError):
+    kernel = inlined(function)
+    if kernel is None:
         return None
-    inline_all(schedule)
-    blocks = [schedule.get(block) for block in schedule.get_child_blocks(root)]
+    blocks = kernel.blocks
     if len(blocks) not in (1, 2) or not _is_reduction(blocks[0]):
         return None
     if len(blocks) == 2 and not _is_elementwise(blocks[1], blocks[0].body.buffer):
         return None
-    return _reduction(schedule.mod["main"], blocks)
+    return _reduction(kernel.function, blocks)
 
 
 def _reduction(function: Any, blocks: Sequence[Any]) -> Reduction:

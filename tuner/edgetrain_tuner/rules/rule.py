@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
-import tvm
-from tvm import s_tir
-
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import Contraction
-from edgetrain_tuner.rules.inlining import inline_all
+from edgetrain_tuner.rules.inlining import inlined
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
 
 
@@ -34,14 +31,8 @@ class Kernel:
     @cached_property
     def inlined(self) -> Any | None:
         """The PrimFunc with everything inlined that can be; None for one of plain loops, without blocks."""
-        module = tvm.IRModule({"main": self.function.with_attr("global_symbol", "main")})
-        schedule = s_tir.Schedule(module)
-        try:
-            schedule.get_sblock("root")
-        except (s_tir.ScheduleError, tvm.error.InternalError):
-            return None
-        inline_all(schedule)
-        return schedule.mod["main"]
+        kernel = inlined(self.function)
+        return None if kernel is None else kernel.function
 
 
 class Rule(Protocol):
