@@ -6,12 +6,12 @@
 
 All sides train every parameter in float32 with SGD and momentum (ONNX Runtime has none) on the same batch, and their
 first losses must agree.
-They take turns, each in a process of its own; a speedup below 1 means that the peer is faster. Memory is how much a
-fresh process grows over three steps, weights included; on a peer's side after a step that does not count, so that
-loading and compiling are not held against it. `gflops` are those of the model's products, however they are computed,
-`share_of_peak` is of what this machine's fused multiply-adds reach on as many threads. `half_*` are of a second program
-of ours, planned to recompute as much as it takes to stay within half of the memory of the most frugal peer that can
-train the model; empty where no plan is that small.
+They take turns, each in a process of its own, on several threads after a rest; a speedup below 1 means that the peer is
+faster. Memory is how much a fresh process grows over three steps, weights included; on a peer's side after a step that
+does not count, so that loading and compiling are not held against it. `gflops` are those of the model's products,
+however they are computed, `share_of_peak` is of what this machine's fused multiply-adds reach on as many threads.
+`half_*` are of a second program of ours, planned to recompute as much as it takes to stay within half of the memory of
+the most frugal peer that can train the model; empty where no plan is that small.
 
 A peer that lives in another environment is named by its interpreter; see `benchmarks/peers/README.md`.
 `--profile` shows instead where the seconds of our own step go, kernel by kernel.
@@ -24,6 +24,7 @@ import json
 import math
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ OURS, HALF = "ours", "ours, in half of the memory"
 NOTES = {"ort": "plain SGD: it has no momentum"}
 _WARM_UP = 2
 _TURN_S = 0.05  # a turn of small steps is this long at least
+_REST_S = 0.1  # before a turn on several threads: those of ONNX Runtime look for work this long, and keep a core busy
 _MEMORY_STEPS = 3
 _COLUMNS = ("model", "batch", "threads", "peer", "seconds", "peer_seconds", "speedup", "peak_bytes")
 COLUMNS = (
@@ -164,7 +166,7 @@ def measure(trial: Trial, threads: int, peers: Sequence[str], rounds: int, pytho
             sides[HALF] = partial(take_turn, _our_step(frugal))
             first_losses[HALF] = sides[HALF](1).loss
         _check_losses(trial, first_losses)
-        timings = _in_turns(sides, rounds)
+        timings = _in_turns(sides, rounds, _REST_S if threads > 1 else 0.0)
     ours = _ours(trial, threads, timings[OURS]) | {"peak_bytes": peak_bytes}
     if budget_bytes is not None:
         half_bytes = _grown_by_us(trial, threads, budget_bytes)
@@ -194,11 +196,12 @@ def _half(trial: Trial, peak_bytes: int | None, peers_bytes: Sequence[int]) -> i
     return budget_bytes
 
 
-def _in_turns(sides: Mapping[str, TakeTurn], rounds: int) -> dict[str, Timing]:
+def _in_turns(sides: Mapping[str, TakeTurn], rounds: int, rest_s: float) -> dict[str, Timing]:
     count = max(1, math.ceil(_TURN_S / sides[OURS](1).seconds))
     samples: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(_WARM_UP + rounds):
         for name, turn in sides.items():
+            time.sleep(rest_s)
             seconds = turn(count).seconds
             if number >= _WARM_UP:
                 samples[name].append(seconds)

@@ -50,6 +50,7 @@ void edge_threads_close(void) {}
 #else
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -121,10 +122,53 @@ static void await_generation_after(unsigned seen) {
   pthread_mutex_unlock(&pool.mutex);
 }
 
+#if defined(__linux__) && !defined(__ANDROID__) /* whose C library cannot say on which cores a thread may run */
+
+/* Where workers may run: wherever the launcher may, but for the core that it is on. Linux likes to wake a thread on the
+ * core of the one that woke it, and there it would wait until the launcher's own share is done: two threads then take
+ * as long as one. Only the launcher reads and writes this. */
+static struct {
+  bool restricted; /* false: more threads than cores, leave it to the system */
+  int launcher;    /* the core that workers are kept off, -1 at first */
+  cpu_set_t allowed;
+} cores;
+
+static long count_cores(void) {
+  if (sched_getaffinity(0, sizeof cores.allowed, &cores.allowed) == 0) return CPU_COUNT(&cores.allowed);
+  CPU_ZERO(&cores.allowed); /* more cores than cpu_set_t has bits */
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static void open_cores(int32_t threads) {
+  cores.restricted = CPU_COUNT(&cores.allowed) >= threads;
+  cores.launcher = -1;
+}
+
+static void keep_workers_off_this_core(void) {
+  const int here = cores.restricted ? sched_getcpu() : -1;
+  if (here < 0 || here == cores.launcher) return;
+  cores.launcher = here;
+  cpu_set_t others = cores.allowed;
+  CPU_CLR(here, &others);
+  for (int32_t worker = 0; worker < pool.threads - 1; worker++) {
+    /* It fails where the system took cores away since; the thread then runs where it may. */
+    pthread_setaffinity_np(pool.workers[worker], sizeof others, &others);
+  }
+}
+
+#else
+
+static long count_cores(void) { return sysconf(_SC_NPROCESSORS_ONLN); }
+static void open_cores(int32_t threads) { (void)threads; }
+static void keep_workers_off_this_core(void) {}
+
+#endif
+
 static void begin_generation(void) {
   atomic_store(&pool.unfinished, pool.threads - 1);
   atomic_fetch_add(&pool.generation, 1);
   if (atomic_load(&pool.sleeping) > 0) {
+    keep_workers_off_this_core();
     pthread_mutex_lock(&pool.mutex);
     pthread_cond_broadcast(&pool.work);
     pthread_mutex_unlock(&pool.mutex);
@@ -187,8 +231,8 @@ static void stop_workers(int32_t started) {
 }
 
 int32_t edge_threads_open(int32_t threads) {
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  pool.spins = threads <= online ? SPINS : 0; /* a spin would keep the thread it waits for off the core */
+  pool.spins = threads <= count_cores() ? SPINS : 0; /* a spin would keep the thread it waits for off the core */
+  open_cores(threads);
   pool.stop = false;
   atomic_store(&pool.generation, 0);
   /* Before the threads start: creation is what makes it visible to them. */

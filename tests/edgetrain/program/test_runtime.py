@@ -31,6 +31,7 @@ from tests.edgetrain.program.tiny_program import (
 )
 
 ERROR_ARGUMENT, ERROR_STATE, ERROR_PAGE_FILE, ERROR_PAGE_IO = -1, -2, -4, -6
+MAXIMUM_THREADS = 64
 PAGED_BYTES = 4 * COUNT  # the one slot of the program
 
 
@@ -149,6 +150,36 @@ def test_no_launch_is_lost_between_spinning_and_sleeping(library: ctypes.CDLL, t
     with opened(library, tmp_path, threads=threads):
         assert library.edge_test_many(ctypes.byref(seen), 2000) == 0
     assert list(seen.runs)[:threads] == [2000] * threads
+
+
+def _cores_of_new_threads(before: set[int]) -> list[set[int]]:
+    return [os.sched_getaffinity(thread) for thread in sorted(_threads() - before)]
+
+
+def _threads() -> set[int]:
+    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
+
+
+def test_workers_that_wake_leave_a_core_to_the_launcher(library: ctypes.CDLL, tmp_path: Path) -> None:
+    before, allowed = _threads(), os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("needs two cores")
+    with opened(library, tmp_path, threads=2):
+        time.sleep(0.2)  # the worker falls asleep
+        library.edge_test_launch(ctypes.byref(new_record()), 0)
+        found = _cores_of_new_threads(before)
+    assert sorted(len(cores) for cores in found) == [len(allowed) - 1, len(allowed)], "a worker, and what pages"
+    assert all(cores <= allowed for cores in found)
+
+
+def test_more_threads_than_cores_may_run_anywhere(library: ctypes.CDLL, tmp_path: Path) -> None:
+    before, allowed = _threads(), os.sched_getaffinity(0)
+    if len(allowed) >= MAXIMUM_THREADS:
+        pytest.skip(f"needs fewer than {MAXIMUM_THREADS} cores")
+    with opened(library, tmp_path, threads=len(allowed) + 1):
+        time.sleep(0.2)
+        library.edge_test_launch(ctypes.byref(new_record()), 0)
+        assert all(cores == allowed for cores in _cores_of_new_threads(before))
 
 
 def test_idle_threads_sleep(library: ctypes.CDLL, tmp_path: Path) -> None:
