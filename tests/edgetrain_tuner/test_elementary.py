@@ -36,6 +36,7 @@ class Elementary:
     expression: Callable[[Any], Any]
     exact: Callable[[float], float]
     largest_error: float  # in units of the last place
+    least_unit_of: float = 0.0  # a unit is not smaller than the last place of this
     at_infinity: tuple[float, float]  # minus, plus
 
 
@@ -43,11 +44,33 @@ def _sigmoid(x: float) -> float:
     return 1.0 / (1.0 + math.exp(-x))
 
 
+def _sum_of_one_and_erf(x: Any) -> Any:
+    return tirx.erf(x) + np.float32(1.0)
+
+
+def _half_and_half_of_erf(x: Any) -> Any:
+    return np.float32(0.5) + np.float32(0.5) * tirx.erf(x)
+
+
 FUNCTIONS: Mapping[str, Elementary] = {
     "exp": Elementary(expression=tirx.exp, exact=math.exp, largest_error=2.0, at_infinity=(0.0, math.inf)),
     "erf": Elementary(expression=tirx.erf, exact=math.erf, largest_error=2.0, at_infinity=(-1.0, 1.0)),
     "tanh": Elementary(expression=tirx.tanh, exact=math.tanh, largest_error=2.0, at_infinity=(-1.0, 1.0)),
     "sigmoid": Elementary(expression=tirx.sigmoid, exact=_sigmoid, largest_error=3.0, at_infinity=(0.0, 1.0)),
+    "gate": Elementary(
+        expression=_sum_of_one_and_erf,
+        exact=lambda x: math.erfc(-x),
+        largest_error=2.0,
+        least_unit_of=0.5,
+        at_infinity=(0.0, 2.0),
+    ),
+    "half_gate": Elementary(
+        expression=_half_and_half_of_erf,
+        exact=lambda x: 0.5 * math.erfc(-x),
+        largest_error=2.0,
+        least_unit_of=0.25,
+        at_infinity=(0.0, 1.0),
+    ),
 }
 
 
@@ -83,7 +106,8 @@ def _computed(library: ctypes.CDLL, name: str, values: Array) -> Array:
 def test_every_value_is_near_the_exact_one(name: str, reach: float, library: ctypes.CDLL) -> None:
     values = np.random.default_rng(1).uniform(-reach, reach, COUNT).astype(np.float32)
     exact = np.array([FUNCTIONS[name].exact(float(v)) for v in values])
-    error = np.abs(_computed(library, name, values) - exact) / np.spacing(np.abs(exact).astype(np.float32))
+    unit = np.spacing(np.maximum(np.abs(exact), FUNCTIONS[name].least_unit_of).astype(np.float32))
+    error = np.abs(_computed(library, name, values) - exact) / unit
     assert error.max() <= FUNCTIONS[name].largest_error
 
 
@@ -110,6 +134,13 @@ def test_exp_reaches_the_largest_float_and_ends_in_zero(library: ctypes.CDLL) ->
     assert above == math.inf
     assert least == pytest.approx(math.exp(float(values[2])), rel=1e-6)
     assert below == 0.0
+
+
+def test_a_gate_that_is_nearly_closed_is_nearer_than_one_plus_erf(library: ctypes.CDLL) -> None:
+    values = np.linspace(-3.5, -2.0, 1000, dtype=np.float32)
+    exact = np.array([math.erfc(-float(v)) for v in values])
+    errors = np.abs(_computed(library, "gate", values) - exact)
+    assert errors.max() < 0.25 * np.abs(np.float32(1.0) + _computed(library, "erf", values) - exact).max()
 
 
 @pytest.mark.parametrize("name", ["exp", "erf", "tanh"])

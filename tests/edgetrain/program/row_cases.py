@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -52,6 +53,7 @@ def _softmax_gradient(dy: Any, y: Any) -> Any:
 
 def _rows() -> Iterator[KernelCase]:
     """Reductions of rows and of columns, softmax, and elementwise chains."""
+    one = np.float32(1.0)
     for size, shape in {"divides": (16, 64), "prime": (7, 61)}.items():
         yield KernelCase(
             name=f"sum of rows, {size}", compute=lambda x: topi.sum(x, 1), inputs=(shape,), expected=lambda x: x.sum(1)
@@ -75,6 +77,7 @@ def _rows() -> Iterator[KernelCase]:
 
         yield KernelCase(
             name=f"softmax, {size}",
+            vector_rule="rows",
             compute=topi.nn.softmax,
             inputs=(shape,),
             expected=_softmax,
@@ -84,12 +87,14 @@ def _rows() -> Iterator[KernelCase]:
         )
         yield KernelCase(
             name=f"log-softmax, {size}",
+            vector_rule="rows",
             compute=topi.nn.log_softmax,
             inputs=(shape,),
             expected=lambda x: np.log(_softmax(x)),
         )
         yield KernelCase(
             name=f"softmax gradient, {size}",
+            vector_rule="rows",
             compute=_softmax_gradient,
             inputs=(shape, shape),
             expected=lambda dy, y: (dy - (dy * y).sum(1, keepdims=True)) * y,
@@ -99,6 +104,13 @@ def _rows() -> Iterator[KernelCase]:
             compute=lambda x, y: topi.nn.relu(topi.add(topi.multiply(x, y), topi.exp(x))),
             inputs=(shape, shape),
             expected=lambda x, y: np.maximum(x * y + np.exp(x), 0.0),
+        )
+        yield KernelCase(
+            name=f"gelu, {size}",
+            compute=lambda x: te.compute(x.shape, lambda i, j: x[i, j] * (one + te.erf(x[i, j]))),
+            inputs=(shape,),
+            expected=lambda x: x * np.vectorize(math.erfc)(-x),
+            needs_libm=True,
         )
         yield KernelCase(
             name=f"tanh and sigmoid, {size}",

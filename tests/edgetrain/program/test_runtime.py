@@ -152,12 +152,8 @@ def test_no_launch_is_lost_between_spinning_and_sleeping(library: ctypes.CDLL, t
     assert list(seen.runs)[:threads] == [2000] * threads
 
 
-def _cores_of_new_threads(before: set[int]) -> list[set[int]]:
-    return [os.sched_getaffinity(thread) for thread in sorted(_threads() - before)]
-
-
-def _threads() -> set[int]:
-    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
+def _cores_of_new_threads(before: set[str]) -> list[set[int]]:
+    return [os.sched_getaffinity(int(thread)) for thread in sorted(_threads() - before)]
 
 
 def test_workers_that_wake_leave_a_core_to_the_launcher(library: ctypes.CDLL, tmp_path: Path) -> None:

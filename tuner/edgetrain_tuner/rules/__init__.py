@@ -18,6 +18,7 @@ from edgetrain_tuner.rules.meta_schedule import MetaSchedule
 from edgetrain_tuner.rules.packed_product import PackedProduct
 from edgetrain_tuner.rules.pooling import Pooling
 from edgetrain_tuner.rules.register_tile import RegisterTile
+from edgetrain_tuner.rules.rows import Rows
 from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
 from edgetrain_tuner.rules.winograd import Winograd
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     PackedProduct(),
     Channelwise(),
     Pooling(),
+    Rows(),
     RegisterTile(),
     Generic(),
     MetaSchedule(),

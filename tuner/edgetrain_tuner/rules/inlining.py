@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,17 +26,19 @@ def inlined(function: Any) -> Inlined | None:
         root = schedule.get_sblock("root")
     except (s_tir.ScheduleError, tvm.error.InternalError):
         return None
-    _inline_all(schedule)
+    inline_all(schedule)
     blocks = tuple(schedule.get(block) for block in schedule.get_child_blocks(root))
     return Inlined(function=schedule.mod["main"], blocks=blocks)
 
 
-def _inline_all(schedule: Any) -> None:
-    """Inlines every block that can be, into its consumers or its producer."""
+def inline_all(schedule: Any, unless: Callable[[Any, Any], bool] = lambda _schedule, _block: False) -> None:
+    """Inlines every block that can be, into its consumers or its producer; `unless` says which to leave."""
     changed = True
     while changed:
         changed = False
         for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+            if unless(schedule, block):
+                continue
             for primitive in (schedule.compute_inline, schedule.reverse_compute_inline):
                 try:
                     primitive(block)
