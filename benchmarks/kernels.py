@@ -96,13 +96,15 @@ def build(cases: Sequence[Case], folder: Path) -> Built:
         Kernel(symbol=f"kernel{n}", function=case.function(), in_place=False) for n, case in enumerate(cases)
     )
     lowered = lower(Extracted(graph=_graph(cases), kernels=kernels, initial={}), features)
-    compile_kernels(lowered.kernels, target, folder / "kernels.o")
+    objects = [f"{kernel.symbol}.o" for kernel in lowered.kernels]
+    for kernel, name in zip(lowered.kernels, objects, strict=True):
+        compile_kernels([kernel], target, folder / name)
     for name in _RUNTIME:
         (folder / name).write_text(runtime_text(name), encoding="utf-8")
     (folder / "describe.c").write_text(_DESCRIBE_C, encoding="utf-8")
     # Symbolic: the parallel launch is ours, not that of TVM's runtime in the same process.
     options = ("-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wl,-z,noexecstack,-z,defs")
-    sources = ("threads.c", "describe.c", "kernels.o", "-o", "kernels.so", "-lm", "-lpthread")
+    sources = ("threads.c", "describe.c", *objects, "-o", "kernels.so", "-lm", "-lpthread")
     subprocess.run([*find_compiler().command, *options, *sources], cwd=folder, check=True)
     return Built(
         library=ctypes.CDLL(str(folder / "kernels.so")),

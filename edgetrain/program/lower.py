@@ -19,6 +19,7 @@ from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
 from edgetrain.program.schedules import Choices, ScheduleChoice
 from edgetrain.program.select_loads import load_before_selecting
 from edgetrain_tuner import rules
+from edgetrain_tuner.elementary import is_elementary
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.loops import REGISTERS
 from edgetrain_tuner.schedule import ScheduleRefusedError
@@ -29,12 +30,11 @@ PIPELINE = "edgetrain"
 LARGEST_STACK_BYTES = 64
 LARGEST_THREAD_STACK_BYTES = 4096  # inside a parallel loop scratch is each thread's own, so it stays on the stack
 _OPTIMISATION_LEVEL = 3
-_X86_FEATURES = (
-    # With AVX-512 gathers, LLVM 22 takes the index `i % 4` in a loop of 16 for consecutive and reads foreign memory.
-    "+prefer-no-gather",
-    # LLVM halves AVX-512's registers in loops that it vectorises: 1.4 times slower where a loop computes exp or erf.
-    "-prefer-256-bit",
-)
+# With AVX-512 gathers, LLVM 22 takes the index `i % 4` in a loop of 16 for consecutive and reads foreign memory.
+_NO_GATHERS = ("+prefer-no-gather",)
+# LLVM halves AVX-512's registers in loops that it vectorises. That suits short rows, of which fewer elements are left
+# over, but a loop that computes exp or erf takes 1.4 times as long.
+_WHOLE_REGISTERS = ("-prefer-256-bit",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class CodegenTarget:
     def _is_x86(self) -> bool:
         return self.triple.startswith(("x86_64", "i686")) or self.cpu.startswith("x86-64")
 
-    def to_tvm(self) -> Any:
+    def to_tvm(self, *, whole_registers: bool = False) -> Any:
         description: dict[str, Any] = {
             "kind": "llvm",
             "mcpu": self.cpu,
@@ -64,7 +64,8 @@ class CodegenTarget:
         if self.triple:
             description["mtriple"] = self.triple
         if self.features or self._is_x86:
-            description["mattr"] = [*self.features, *(_X86_FEATURES if self._is_x86 else ())]
+            x86 = (*_NO_GATHERS, *(_WHOLE_REGISTERS if whole_registers else ())) if self._is_x86 else ()
+            description["mattr"] = [*self.features, *x86]
         if self.triple.endswith("hf"):
             # TVM does not derive it from the triple; without it, calls to expf pass their argument where nobody looks.
             description["mfloat-abi"] = "hard"
@@ -122,9 +123,11 @@ def _scheduled(kernel: Kernel, wanted: ScheduleChoice, features: Features) -> tu
 
 def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path) -> None:
     """Writes one object file with every kernel. Raises `DeviceError` when LLVM does not know the target."""
+    has_elementary = any(is_elementary(kernel.function) for kernel in kernels)
     module = tvm.IRModule({k.symbol: _prepared(k) for k in kernels})
     try:
-        library = tirx.build(module, target=target.to_tvm(), pipeline=_register_pipeline())
+        code = target.to_tvm(whole_registers=has_elementary)
+        library = tirx.build(module, target=code, pipeline=_register_pipeline())
     except Exception as error:
         if "LLVM instance error" not in str(error) and "TargetCreationError" not in str(error):
             raise

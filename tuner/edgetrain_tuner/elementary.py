@@ -21,6 +21,7 @@ from edgetrain_tuner.features import Features
 
 MINIMUM_LANES = 4  # in a narrower register, calls to libm are smaller and as fast
 _FLOAT, _INTEGER = "float32", "int32"
+_ATTRIBUTE = "edgetrain.elementary"
 
 _LARGEST_EXPONENT = 88.72283935546875  # above, exp is larger than any float
 _LEAST_EXPONENT = -87.33654022216797  # below, exp is subnormal
@@ -76,7 +77,15 @@ def as_arithmetic(function: Any, features: Features) -> Any:
 
     body = tvm_ffi.structural_map(function.body, (tirx.Add, on_sum))
     body = tvm_ffi.structural_map(body, (Call, on_call))
-    return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    if body.same_as(function.body):
+        return function
+    written = tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
+    return written.with_attr(_ATTRIBUTE, True)
+
+
+def is_elementary(function: Any) -> bool:
+    """Whether `as_arithmetic` wrote something out in it."""
+    return function.attrs is not None and _ATTRIBUTE in function.attrs
 
 
 def _called(expression: Any) -> str:
