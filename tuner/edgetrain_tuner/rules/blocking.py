@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.contraction import Axis, Contraction, bytes_read, extent_of, is_contiguous, unguarded
+from edgetrain_tuner.rules.contraction import (
+    Axis,
+    Contraction,
+    bytes_read,
+    extent_of,
+    is_contiguous,
+    unguarded,
+    uses,
+)
 from edgetrain_tuner.rules.sides import Side
 from edgetrain_tuner.rules.tiles import Tile, boxes, choose_tile, most_rows, parts, tile_cost
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
@@ -24,7 +32,11 @@ DEPTH_OF_COLUMNS = 128
 FLOAT_BYTES = 4
 # An element that is copied in the order of memory, by vectors, and one that is not, in vector multiply-adds.
 COPY, SCATTERED = 0.25, 1.25
-_GUARDED = 4  # times as much, where a condition decides whether there is anything to copy
+# One of a run that is shorter than a vector, with a condition for each: the taps of a padded window. In longer runs a
+# condition costs nothing, because loops are cut where it changes; unless that is elsewhere for every phase of a stride.
+_IN_PIECES = 0.9
+# A line of A that is read again down a column, where A is larger than the caches of a core: no prefetching follows.
+_FAR_BYTES, _FAR_LINE, _LINE_BYTES = 4 << 20, 8.0, 64
 _TILE_START = 8.0  # what a tile costs before its first product
 
 
@@ -100,8 +112,7 @@ def _fits(blocking: Blocking, room: int) -> bool:
 
 def _most_depth(side: Side, tile: Tile, room: int) -> int:
     most = max(1, room // FLOAT_BYTES // tile.width)
-    in_order = side.reach is not None or is_contiguous(side.contraction.a, side.contraction.k[-1])
-    return most if in_order else min(most, DEPTH_OF_COLUMNS)
+    return min(most, DEPTH_OF_COLUMNS) if _reads_columns(side) else most
 
 
 def on_grid(extents: Sequence[int], most: int) -> list[tuple[int, ...]]:
@@ -170,17 +181,36 @@ def cost(side: Side, blocking: Blocking) -> float:
     contraction, tile = side.contraction, blocking.tile
     each = tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile)
     products = contraction.multiply_adds / tile.lanes * each
-    guard, element = unguarded(contraction.b)
-    each = COPY if is_contiguous(element, contraction.j[-1]) else SCATTERED
     depth = math.prod(blocking.k_parts) * blocking.depth
-    packed = blocking.jobs * tile.width * depth * each * (1 if guard is None else _GUARDED)
+    packed = blocking.jobs * tile.width * depth * _packing(contraction, tile)
     staged = blocking.jobs * blocking.parts * blocking.staged * COPY
     results = extent_of(contraction.s) * extent_of(contraction.i) * extent_of(contraction.j)
     stored = results * (SCATTERED if side.is_transposed else COPY)
     tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
     resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
+    lines = bytes_read(contraction.a) / _LINE_BYTES * (math.prod(blocking.j_parts) - 1)
+    fetched = lines * _FAR_LINE if _has_far_columns(side) else 0.0
     waiting = -(-blocking.jobs // blocking.tasks) / blocking.jobs  # the last task's share
-    return (products + packed + staged + stored + resumed) * waiting
+    return (products + packed + staged + stored + resumed + fetched) * waiting
+
+
+def _has_far_columns(side: Side) -> bool:
+    return _reads_columns(side) and bytes_read(side.contraction.a) > _FAR_BYTES
+
+
+def _reads_columns(side: Side) -> bool:
+    """Whether A is read down its columns, and not copied before."""
+    return side.reach is None and not is_contiguous(side.contraction.a, side.contraction.k[-1])
+
+
+def _packing(contraction: Contraction, tile: Tile) -> float:
+    """An element of B that is copied into a panel."""
+    guard, element = unguarded(contraction.b)
+    if not is_contiguous(element, contraction.j[-1]):
+        return SCATTERED
+    is_cut = guard is None or not any(uses(guard, axis.variable) for axis in contraction.s)
+    is_long = guard is None or contraction.j[-1].extent >= tile.lanes
+    return COPY if is_cut and is_long else _IN_PIECES
 
 
 def panel_bytes(contraction: Contraction) -> int:
