@@ -85,8 +85,8 @@ class DeviceReport:
             *self._hidden(),
             "",
             f"{self.target}, emulated: checked, not timed",
-            f"{found.get(CHECKED, 0)} schedules compute what the plain kernels do, {found.get(WRONG, 0)} something else, "
-            f"{_neither(found)} did not run; {self.entries} stored as failed",
+            f"{found.get(CHECKED, 0)} schedules compute what the plain kernels do, "
+            f"{found.get(WRONG, 0)} something else, {_neither(found)} did not run; {self.entries} stored as failed",
         ]
 
     def _timed(self) -> list[str]:

@@ -47,12 +47,8 @@ def tune_through(job: Job, allowance: Allowance, runner: Runner, *, today: str) 
     with stores.opened() as levels:
         levels.user.put_all(entries)
     if searched.lost is not None:
-        trials = sum(len(kernel.trials) for kernel in searched.kernels)
-        raise DeviceError(
-            f"{searched.lost.what}; what {trials} trials taught until then is stored",
-            why=searched.lost.why,
-            fix=searched.lost.fix,
-        )
+        stored = f"; what was learned until then is stored: {len(entries)} schedules" if entries else ""
+        raise DeviceError(f"{searched.lost.what}{stored}", why=searched.lost.why, fix=searched.lost.fix)
     rows = tuple(_row(plain, kernel) for kernel in searched.kernels)
     return DeviceReport(
         model=job.recipe.name,
@@ -80,7 +76,7 @@ def runner_for(job: Job, text: str) -> Runner:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be tried through a command, nor by `{EMULATOR}`",
             why="trials are programs that an operating system starts, and it has none",
-            fix="take in what others found with `edgetrain cache pull URL`; targets with Linux or Android can be tuned so",
+            fix="take in what others found with `edgetrain cache pull URL`; targets with Linux can be tuned",
         )
     return runner_of(text, triple)
 

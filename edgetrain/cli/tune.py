@@ -112,8 +112,8 @@ VERB = Verb(
         "Tries other schedules for the kernels of a training step, the heavy ones most, and keeps what is faster in "
         "the schedule cache: every `fit` on this machine uses it, and kernels of other models borrow from it. "
         "A schedule is checked against the plain kernel and timed beside the rule's own; one that wins alone but "
-        "loses in the real step is not used. With --runner they are tried on the device of --target, kernel by kernel.\n\n"
-        + OVERRIDES_TEXT
+        "loses in the real step is not used. With --runner they are tried on the device of --target, each kernel alone."
+        "\n\n" + OVERRIDES_TEXT
     ),
     words=SOURCE_WORDS,
     flags=(

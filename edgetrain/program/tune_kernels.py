@@ -38,11 +38,19 @@ _DEVICE_COMPILE_S = 30.0
 MOST_DONORS = 6  # what is lent by the seventh was hardly ever better in trials
 
 
-def limits_of(runner: Runner | None) -> Limits:
+def _limits_of(runner: Runner | None) -> Limits:
     """A runner keeps its own limits; these are for the process that waits for it, and links for its device."""
     if runner is None:
         return Limits()
     return Limits(start_s=_DEVICE_START_S, compile_s=_DEVICE_COMPILE_S, run_s=2 * (runner.run_s + runner.way_s))
+
+
+def _worker(request: TuneRequest, features: Features) -> Worker:
+    """The process that measures on this machine, or has a runner's device do it."""
+    hello = {"codegen": asdict(request.codegen), "threads": request.threads, "features": asdict(features)}
+    if request.runner is not None:
+        hello["runner"] = request.runner.to_json()
+    return Worker(MEASURING, hello, limits=_limits_of(request.runner))
 
 
 def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> Searched:
@@ -52,21 +60,10 @@ def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[
         vector_registers=request.compile.vector_registers,
         cores=request.compile.cores,
     )
-    hello: dict[str, Any] = {
-        "codegen": asdict(request.codegen),
-        "threads": request.threads,
-        "features": asdict(features),
-    }
-    if request.runner is not None:
-        hello["runner"] = request.runner.to_json()
-    limits = limits_of(request.runner)
     lost: list[MeasuringLostError] = []
     kernels = {kernel.symbol: kernel for kernel in extracted.kernels if kernel.symbol in request.weights}
     symbols = list(kernels)
-    with (
-        ScheduleStores(folder=Path(request.stores)).opened() as levels,
-        Worker(MEASURING, hello, limits=limits) as worker,
-    ):
+    with ScheduleStores(folder=Path(request.stores)).opened() as levels, _worker(request, features) as worker:
         search_ = _Search(extracted, features, request.compile.tuned_for, levels)
         subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
         tunables = [
@@ -92,8 +89,8 @@ def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[
             progress=told,
             lost=lost.append,
         )
-    kernels = tuple(subjects[symbols[tuned.number]].tuned(symbols[tuned.number], tuned) for tuned in found)
-    return Searched(kernels=kernels, lost=_told(lost[0]) if lost else None)
+    tuned_kernels = tuple(subjects[symbols[tuned.number]].tuned(symbols[tuned.number], tuned) for tuned in found)
+    return Searched(kernels=tuned_kernels, lost=_told(lost[0]) if lost else None)
 
 
 def _told(lost: MeasuringLostError) -> DeviceError:
