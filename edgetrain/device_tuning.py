@@ -17,7 +17,7 @@ from edgetrain.job import Job, costs_of
 from edgetrain.program.compile import Compiled
 from edgetrain.program.runners import EMULATOR, Runner, runner_of
 from edgetrain.program.schedules import RULE
-from edgetrain.program.toolchain import parse_triple
+from edgetrain.program.toolchain import find_compiler, parse_triple, static_triple
 from edgetrain.program.trials import Origin
 from edgetrain.program.tune import TunedKernel, search_schedules
 from edgetrain.stages import compile_stage
@@ -49,6 +49,7 @@ def tune_through(job: Job, allowance: Allowance, runner: Runner, *, today: str) 
     if searched.lost is not None:
         stored = f"; what was learned until then is stored: {len(entries)} schedules" if entries else ""
         raise DeviceError(f"{searched.lost.what}{stored}", why=searched.lost.why, fix=searched.lost.fix)
+    _require_some(job, searched.kernels)
     rows = tuple(_row(plain, kernel) for kernel in searched.kernels)
     return DeviceReport(
         model=job.recipe.name,
@@ -61,10 +62,22 @@ def tune_through(job: Job, allowance: Allowance, runner: Runner, *, today: str) 
     )
 
 
+def _require_some(job: Job, kernels: Sequence[TunedKernel]) -> None:
+    """Raises `DeviceError` where not one kernel could be tried: that is not the kernels' fault."""
+    failures = [kernel.failure for kernel in kernels if kernel.failure]
+    if kernels and len(failures) == len(kernels):
+        raise DeviceError(
+            f"none of {len(kernels)} kernels could be tried on {job.target.name}",
+            why=failures[0],
+            fix="check that --target is that device: a program for another processor ends with 132",
+        )
+
+
 def runner_for(job: Job, text: str) -> Runner:
     """What `--runner` says, for the job's target.
 
-    Raises `UsageError` for this machine, which needs none, and `DeviceError` for a device without an operating system.
+    Raises `UsageError` for this machine, which needs none, and `DeviceError` for a device without an operating system
+    or without a compiler here.
     """
     if job.target.is_host:
         raise UsageError(
@@ -78,6 +91,7 @@ def runner_for(job: Job, text: str) -> Runner:
             why="trials are programs that an operating system starts, and it has none",
             fix="take in what others found with `edgetrain cache pull URL`; targets with Linux can be tuned",
         )
+    find_compiler(static_triple(triple))
     return runner_of(text, triple)
 
 

@@ -20,7 +20,7 @@ from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Kernel
 from edgetrain.program.lower import CodegenTarget, compile_kernels, scratch_of
 from edgetrain.program.runners import Answer, Runner, run_on_device
-from edgetrain.program.toolchain import find_compiler, parse_triple, runtime_text
+from edgetrain.program.toolchain import find_compiler, runtime_text, static_triple
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.arguments import Parameter, parameters_of
@@ -56,8 +56,6 @@ _COMPILE = ("-std=gnu11", "-O2", "-g0", "-I.")
 _LINK_S = 600  # the first link for a target builds its C library
 _KINDS: Mapping[str, str] = {"float64": "TRIAL_FLOAT64", "float32": "TRIAL_FLOAT32", "float16": "TRIAL_FLOAT16"}
 _BYTES: Mapping[str, int] = {"float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "int16": 2}
-# A static program needs a C library that may be linked so, and that any Linux or Android can start.
-_STATIC: Mapping[str, str] = {"gnueabihf": "musleabihf", "gnueabi": "musleabi", "androideabi": "musleabi"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +193,6 @@ class DeviceBench:
             return run_on_device(self._runner, program)
         except DeviceError as error:
             raise MeasuringLostError(error.to_json()) from error
-
-
-def static_triple(triple: str) -> str:
-    """The triple of a program without libraries of its own for whatever runs `triple`."""
-    parsed = parse_triple(triple)
-    return f"{parsed.architecture}-linux-{_STATIC.get(parsed.environment, 'musl')}"
 
 
 def trial_text(

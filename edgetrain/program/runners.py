@@ -31,6 +31,7 @@ _EMULATORS: Mapping[str, str] = {"aarch64": "aarch64", "armv": "arm", "riscv64":
 _MOST_BYTES = 1 << 16  # of what a trial prints: some lines
 _CHUNK = 1 << 14
 _SAID = re.compile(r"edgetrain-trial (began|ended|result|failed)([^\r\n]*)")
+_ENDED = re.compile(rb"edgetrain-trial ended \d+\s")
 _TOLD_LINES = 3
 # Android has no /tmp. A name that nobody can guess, and that must be new: others may write to the folder too.
 _SCRIPT = """umask 077
@@ -41,7 +42,9 @@ program=$folder/edgetrain-{token}
 trap 'rm -f "$program"' EXIT
 base64 -d > "$program" <<'EDGETRAIN' && chmod 700 "$program" && "$program" < /dev/null
 {text}EDGETRAIN
-echo "edgetrain-trial ended $?"
+status=$?
+rm -f "$program"
+echo "edgetrain-trial ended $status"
 exit 0
 """
 
@@ -132,7 +135,10 @@ def run_on_device(runner: Runner, program: Path) -> Answer:
 
 
 def _run(command: Sequence[str], given: Any, runner: Runner) -> tuple[str, int | None]:
-    """What the command printed, and its exit code. Never longer than the runner's limits, nor more than some lines."""
+    """What the command printed until the trial ended, and its exit code where that is not what ended it.
+
+    Never longer than the runner's limits, nor more than some lines.
+    """
     limit_s = runner.run_s + runner.way_s
     try:
         # In a group of its own, so that whatever it has started ends with it.
@@ -162,12 +168,20 @@ def _run(command: Sequence[str], given: Any, runner: Runner) -> tuple[str, int |
                 if not chunk:
                     break
                 said += chunk
-        code = None if len(said) > _MOST_BYTES else process.wait(max(0.1, until - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        code = None
+                if _ENDED.search(said):  # ssh leaves a process behind that keeps a connection, and its output, open
+                    break
+        code = None if _ENDED.search(said) or len(said) > _MOST_BYTES else _code(process, until)
     finally:
         _end(process)
     return said[:_MOST_BYTES].decode(errors="replace"), code
+
+
+def _code(process: subprocess.Popen[bytes], until: float) -> int | None:
+    """Of a process that has closed its output; None where it lives on for all that."""
+    try:
+        return process.wait(max(0.1, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -47,6 +47,17 @@ def _scripted(folder: Path, *, answers: int = 1_000_000) -> str:
     return shlex.join((sys.executable, "-c", _SCRIPTED, str(folder / "count"), str(answers)))
 
 
+def scripted_emulator(folder: Path, *, error: str) -> Path:
+    """Says of every second program that it is wrong by so much: the first opens a kernel, the second is its trial."""
+    path, opened = folder / "qemu-aarch64-static", folder / "opened"
+    path.write_text(
+        f"#!/bin/sh\nerror=0\nif [ -e {opened} ]; then rm {opened}; error={error}; else : > {opened}; fi\n"
+        "echo edgetrain-trial began\necho edgetrain-trial result $error 0 0 0\n"
+    )
+    path.chmod(0o700)
+    return path
+
+
 def _job(build_cache: BuildCache, stores: Path, target: str = "raspberry-pi-4") -> Job:
     return Job(
         recipe=load_recipe("digits", SMALL),
@@ -126,20 +137,24 @@ def test_an_emulator_checks_and_stores_no_time(build_cache: BuildCache, tmp_path
 @pytest.mark.compile
 def test_what_an_emulator_finds_wrong_is_kept_as_failed(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path / "stores")
-    # In the emulator's place: the default is right (it is opened), and everything after it wrong.
-    script = tmp_path / "emulator"
-    count = tmp_path / "opened"
-    script.write_text(
-        f"#!/bin/sh\nerror=0.5\n[ -e {count} ] || error=0\n: > {count}\n"
-        'echo "edgetrain-trial began"\necho "edgetrain-trial result $error 0 0 0"\n'
-    )
-    script.chmod(0o700)
-    runner = Runner(command=(str(script),), is_emulated=True)
-    report = tune_through(job, Allowance(trials=25), runner, today="2026-01-31")
+    runner = Runner(command=(str(scripted_emulator(tmp_path, error="0.5")),), is_emulated=True)
+    report = tune_through(job, Allowance(trials=2), runner, today="2026-01-31")
     stored = _stored(tmp_path / "stores")
     assert not report.is_good
-    assert report.outcomes["wrong"] == report.entries == len(stored) > 0
+    assert report.outcomes == {"wrong": 2}
+    assert report.entries == len(stored) == 2
     assert {(entry.outcome, entry.measurements) for entry in stored} == {("failed", ())}
+
+
+@pytest.mark.compile
+def test_a_device_on_which_nothing_can_be_tried_is_said(build_cache: BuildCache, tmp_path: Path) -> None:
+    """As one whose processor does not know the target's instructions."""
+    job = _job(build_cache, tmp_path / "stores")
+    text = "cat > /dev/null; echo edgetrain-trial began; echo edgetrain-trial ended 132"
+    with pytest.raises(DeviceError, match="kernels could be tried on raspberry-pi-4") as caught:
+        tune_through(job, Allowance(trials=5), Runner(command=("sh", "-c", text)), today="2026-01-31")
+    assert "the default schedule ended with 132 on the device" in caught.value.why
+    assert _stored(tmp_path / "stores") == []
 
 
 def test_this_machine_needs_no_runner(build_cache: BuildCache, tmp_path: Path) -> None:

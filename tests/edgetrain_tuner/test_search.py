@@ -160,9 +160,9 @@ def test_when_what_measures_is_lost_what_was_found_is_the_answer() -> None:
     expected = search(kernels, whole, _trials(60, whole))
     for after in range(len(whole.asked)):
         landscape = _losing(Landscape(_bowl), after)
-        lost: list[str] = []
-        found = search(kernels, landscape, _trials(60, landscape), lost=lambda error: lost.append(str(error)))
-        assert lost == ["no route to host"]
+        lost: list[MeasuringLostError] = []
+        found = search(kernels, landscape, _trials(60, landscape), lost=lost.append)
+        assert [str(error) for error in lost] == ["no route to host"]
         assert found[:-1] == expected[: len(found) - 1]
         trials = found[-1].trials
         assert trials == expected[len(found) - 1].trials[: len(trials)]

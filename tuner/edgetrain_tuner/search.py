@@ -249,11 +249,11 @@ def search(
                 continue
             _descend(descent, measurer, allowance, trials=trials, until=until, tried=tried)
             found.append(_confirmed(tunable.number, descent.trials, measurer))
-            closed(tunable)
         except MeasuringLostError as error:
             lost(error)
             found.append(_tuned(tunable.number, descent.trials, descent.trials))
             break
+        closed(tunable)
     return found
 
 

@@ -14,6 +14,7 @@ from edgetrain.cli.entry import main
 from edgetrain.cli.stages import Stages
 from edgetrain.cli.tune import Tuning, allowance_of, minutes
 from edgetrain.errors import UsageError
+from tests.edgetrain.test_device_tuning import scripted_emulator
 
 
 def test_a_foreign_target_ends_with_code_6(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,10 +45,7 @@ def test_a_runner_that_does_not_exist_ends_with_code_6(
 def test_an_emulated_check_ends_with_its_verdict(
     error: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With an emulator that says the same of all."""
-    emulator = tmp_path / "qemu-aarch64-static"
-    emulator.write_text(f"#!/bin/sh\necho edgetrain-trial began\necho edgetrain-trial result {error} 0 0 0\n")
-    emulator.chmod(0o700)
+    scripted_emulator(tmp_path, error=error)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
     command = ["tune", "digits", "train.batch=8", "--target", "raspberry-pi-4", "--runner", "emulator"]

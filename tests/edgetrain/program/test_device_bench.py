@@ -13,7 +13,7 @@ from edgetrain._tvm import te
 from edgetrain.graph.extract import Kernel
 from edgetrain.host import read_host
 from edgetrain.program import device_bench
-from edgetrain.program.device_bench import DeviceBench, static_triple, trial_text
+from edgetrain.program.device_bench import DeviceBench, trial_text
 from edgetrain.program.lower import CodegenTarget, compile_kernels
 from edgetrain.program.runners import Runner, runner_of
 from edgetrain.program.toolchain import host_triple
@@ -196,18 +196,6 @@ def test_nothing_is_left_of_a_kernel_that_was_closed(tmp_path: Path) -> None:
     bench.trial(0, _others(function)[0], budget_s=0.01)
     bench.close(0)
     assert sorted(path.name for path in tmp_path.glob("*.o")) == ["threads.o", "trial.o"]
-
-
-@pytest.mark.parametrize(
-    ("triple", "static"),
-    [
-        ("aarch64-linux-gnu", "aarch64-linux-musl"),
-        ("aarch64-linux-android", "aarch64-linux-musl"),
-        ("armv7a-linux-gnueabihf", "armv7a-linux-musleabihf"),
-    ],
-)
-def test_a_trial_is_linked_with_a_library_that_may_be_static(triple: str, static: str) -> None:
-    assert static_triple(triple) == static
 
 
 def test_what_is_updated_in_place_names_its_source() -> None:

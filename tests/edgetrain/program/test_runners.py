@@ -47,6 +47,20 @@ def test_other_words_on_the_way_do_not_disturb(tmp_path: Path) -> None:
     assert run_on_device(runner, program).result == ("5",)
 
 
+def test_a_command_may_have_its_words_joined_and_split_again(tmp_path: Path) -> None:
+    """As `ssh` does, and `adb shell`."""
+    runner = Runner(command=("sh", "-c", 'exec sh -c "$*"', "ssh"))
+    program = _program(tmp_path, "echo edgetrain-trial began", "echo edgetrain-trial result 5")
+    assert run_on_device(runner, program).result == ("5",)
+
+
+def test_a_process_that_keeps_the_connection_is_not_waited_for(tmp_path: Path) -> None:
+    """As `ssh` leaves one behind with `ControlPersist`."""
+    runner = Runner(command=("sh", "-c", "tail -f /dev/null & exec sh"), run_s=10.0, way_s=20.0)
+    program = _program(tmp_path, "echo edgetrain-trial began", "echo edgetrain-trial result 5")
+    assert run_on_device(runner, program).result == ("5",)
+
+
 @pytest.mark.parametrize(
     ("line", "status", "is_late"), [("kill -SEGV $$", 139, False), ("kill -ALRM $$", 142, True), ("exit 3", 3, False)]
 )
