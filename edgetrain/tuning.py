@@ -13,7 +13,8 @@ from edgetrain.host import machine_id
 from edgetrain.job import Job, codegen_of, compile_request, tuned_for
 from edgetrain.program.compile import Compiled
 from edgetrain.program.learned import entry_of
-from edgetrain.program.schedules import CACHE, RULE, ScheduleChoice
+from edgetrain.program.runners import Runner
+from edgetrain.program.schedules import CACHE, RULE, ScheduleChoice, ScheduleStores
 from edgetrain.program.trials import Origin
 from edgetrain.program.tune import TunedKernel, TuneRequest, deep_cost_model, search_schedules
 from edgetrain.run.profile import FunctionProfile, profile_function
@@ -46,26 +47,23 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     if not job.target.is_host:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be measured here",
-            why="a schedule is worth what it takes on its own machine, and emulators tell no times",
-            fix="tune on the device itself, or take in what others found with `edgetrain cache pull URL`",
+            why="a schedule is worth what it takes on its own machine",
+            fix="reach the device with `--runner 'ssh USER@DEVICE'`, tune on the device itself, or take in what others "
+            "found with `edgetrain cache pull URL`; `--runner emulator` checks schedules without times",
         )
-    if job.stores is None:
-        raise DeviceError("there is no schedule cache to keep results in", fix="set XDG_CACHE_HOME to a folder")
-    target = tuned_for(job.target)
-    if target is None:
-        raise DeviceError(f"schedules for {job.target.codegen.triple or 'this machine'} are not kept")
+    stores, target = keeping(job)
     plain = compile_stage(dataclasses.replace(job, schedules={}))
     (before,) = _profiles(job, [plain])
-    weights = _weights(plain, before)
-    request = _request(job, weights, allowance)
-    found = search_schedules(request, job.progress)
+    weights = weights_of(plain, before.op_seconds)
+    request = search_request(job, weights, allowance)
+    found = search_schedules(request, job.progress).kernels
     choices = _choices(job, plain, found)
     tuned = compile_stage(dataclasses.replace(job, schedules=choices))
     seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(job, plain, tuned)
     lost = {s for s in choices if tuned_seconds.get(s, 0.0) > _LOST * seconds.get(s, math.inf)}
     origin = Origin(machine=machine_id(), today=today, model=job.recipe.name, tool=job.tool)
-    entries = list(_entries(target, found, lost, origin))
-    with job.stores.opened() as levels:
+    entries = list(learned_entries(target, found, lost, origin))
+    with stores.opened() as levels:
         levels.user.put_all(entries)
     rows = _rows(job, plain, tuned, seconds, tuned_seconds, lost, found)
     return TuningReport(
@@ -81,7 +79,19 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     )
 
 
-def _request(job: Job, weights: Mapping[str, float], allowance: Allowance) -> TuneRequest:
+def keeping(job: Job) -> tuple[ScheduleStores, Target]:
+    """Where results are kept, and under which target. Raises `DeviceError` where they cannot be."""
+    if job.stores is None:
+        raise DeviceError("there is no schedule cache to keep results in", fix="set XDG_CACHE_HOME to a folder")
+    target = tuned_for(job.target)
+    if target is None:
+        raise DeviceError(f"schedules for {job.target.codegen.triple or 'this machine'} are not kept")
+    return job.stores, target
+
+
+def search_request(
+    job: Job, weights: Mapping[str, float], allowance: Allowance, runner: Runner | None = None
+) -> TuneRequest:
     assert job.stores is not None
     return TuneRequest(
         compile=compile_request(job, with_kernels=False),
@@ -92,16 +102,18 @@ def _request(job: Job, weights: Mapping[str, float], allowance: Allowance) -> Tu
         seconds=allowance.seconds,
         stores=str(job.stores.folder),
         deep=deep_cost_model() if allowance.deep else "",
+        runner=runner,
     )
 
 
-def _weights(compiled: Compiled, found: FunctionProfile) -> dict[str, float]:
-    seconds = _by_kernel(compiled, found.op_seconds)
+def weights_of(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of a step by kernel, of those that are worth a trial."""
+    seconds = by_kernel(compiled, op_seconds)
     total_s = sum(seconds.values())
     return {symbol: s for symbol, s in seconds.items() if s >= _LEAST_SHARE * total_s}
 
 
-def _by_kernel(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str, float]:
+def by_kernel(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str, float]:
     seconds: dict[str, float] = {}
     for op in compiled.graph.functions[STEP]:
         seconds[op.kernel] = seconds.get(op.kernel, 0.0) + op_seconds[op.name]
@@ -152,18 +164,18 @@ def _side_by_side(
     """Seconds of each kernel in the step as the rules have it and as it was tuned, and of the whole steps."""
     if plain.identity(job.target.name) == tuned.identity(job.target.name):
         (found,) = _profiles(job, [plain])
-        seconds = _by_kernel(plain, found.op_seconds)
+        seconds = by_kernel(plain, found.op_seconds)
         return seconds, seconds, found.call_s, found.call_s
     before, after = _profiles(job, [plain, tuned])
     return (
-        _by_kernel(plain, before.op_seconds),
-        _by_kernel(tuned, after.op_seconds),
+        by_kernel(plain, before.op_seconds),
+        by_kernel(tuned, after.op_seconds),
         before.call_s,
         after.call_s,
     )
 
 
-def _entries(target: Target, found: Sequence[TunedKernel], lost: set[str], origin: Origin) -> Iterator[Entry]:
+def learned_entries(target: Target, found: Sequence[TunedKernel], lost: set[str], origin: Origin) -> Iterator[Entry]:
     """Everything that was learned: winners, losers and failures."""
     for kernel in found:
         for trial in kernel.trials:

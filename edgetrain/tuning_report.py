@@ -77,7 +77,7 @@ class TuningReport:
         total_s = sum(row.tuned_seconds for row in self.kernels)
         header = ("kernel", "schedule from", "time", "share", "rate", "of roofline", "tuning brought")
         rows = [header, *(self._cells(row, total_s) for row in self.kernels[:_SHOWN])]
-        lines = _columns(rows)
+        lines = columns(rows)
         hidden = self.kernels[_SHOWN:]
         if hidden:
             left_s = sum(row.tuned_seconds for row in hidden)
@@ -93,10 +93,9 @@ class TuningReport:
         return "\n".join(lines) + "\n"
 
     def _cells(self, row: KernelRow, total_s: float) -> tuple[str, ...]:
-        name = row.name if len(row.name) <= _NAME_WIDTH else f"{row.name[: _NAME_WIDTH - 1]}…"
         brought = f"{row.speedup:.2f}x" if row.source != "rule" else ("nothing" if row.trials else "not tried")
         return (
-            name if row.calls == 1 else f"{name} x{row.calls}",
+            shown_name(row.name, row.calls),
             row.source,
             show_seconds(row.tuned_seconds),
             f"{row.tuned_seconds / total_s:.0%}" if total_s else "-",
@@ -106,6 +105,13 @@ class TuningReport:
         )
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The rows as lines of a table."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def shown_name(name: str, calls: int) -> str:
+    """A kernel's name as a table has room for it, with how often a step calls it."""
+    short = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
+    return short if calls == 1 else f"{short} x{calls}"

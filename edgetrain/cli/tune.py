@@ -1,4 +1,4 @@
-"""`edgetrain tune`: searches for faster schedules of a model's kernels on this machine."""
+"""`edgetrain tune`: searches for faster schedules of a model's kernels, on this machine or through a runner."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from edgetrain.units import show_seconds
 
 if TYPE_CHECKING:
     from edgetrain.tuning import Allowance
+    from edgetrain.tuning_report import TuningReport
 
 DEFAULT_MINUTES = 3.0
 _LINES = 10  # progress lines where there is no terminal
@@ -44,6 +45,8 @@ def minutes(text: str) -> float:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.choices import with_choice
+    from edgetrain.device_report import DeviceReport
+    from edgetrain.device_tuning import runner_for, tune_through
     from edgetrain.tuning import tune
 
     allowance = allowance_of(arguments)
@@ -51,9 +54,19 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
     with Stages(console) as stages:
         job = job_of(arguments, recipe, console, progress=Tuning(stages, console))
-        report = tune(with_choice(job), allowance, today=datetime.date.today().isoformat())
+        today = datetime.date.today().isoformat()
+        report: TuningReport | DeviceReport
+        if arguments.runner is None:
+            report = tune(with_choice(job), allowance, today=today)
+        else:
+            report = tune_through(with_choice(job), allowance, runner_for(job, arguments.runner), today=today)
     console.data(json.dumps(report.to_json(), indent=1) + "\n" if console.as_json else report.to_text())
-    console.say(f"hint: `edgetrain fit {source or DEFAULT_RECIPE}` uses them; other models borrow what fits theirs")
+    if isinstance(report, DeviceReport) and report.is_emulated:  # a check, like others
+        return 0 if report.is_good else 1
+    target = "" if arguments.runner is None else f" --target {arguments.target}"
+    console.say(
+        f"hint: `edgetrain fit {source or DEFAULT_RECIPE}{target}` uses them; other models borrow what fits theirs"
+    )
     return 0
 
 
@@ -99,11 +112,18 @@ VERB = Verb(
         "Tries other schedules for the kernels of a training step, the heavy ones most, and keeps what is faster in "
         "the schedule cache: every `fit` on this machine uses it, and kernels of other models borrow from it. "
         "A schedule is checked against the plain kernel and timed beside the rule's own; one that wins alone but "
-        "loses in the real step is not used.\n\n" + OVERRIDES_TEXT
+        "loses in the real step is not used. With --runner they are tried on the device of --target, each kernel alone."
+        "\n\n" + OVERRIDES_TEXT
     ),
     words=SOURCE_WORDS,
     flags=(
         TARGET,
+        Flag(
+            name="--runner",
+            metavar="COMMAND",
+            help="try schedules on another device: what starts a shell there when `sh` is added, like 'ssh pi@host'; "
+            "`emulator` checks their numbers here, without times",
+        ),
         Flag(name="--trials", metavar="N", parse=positive, help="stop after N trials, about half a second each"),
         Flag(
             name="--minutes", metavar="M", parse=minutes, help=f"stop after M minutes; {DEFAULT_MINUTES:g} without both"
@@ -117,6 +137,7 @@ VERB = Verb(
         "edgetrain tune digits --trials 50",
         "edgetrain tune model.onnx --minutes 10 train.batch=8",
         "edgetrain tune model.onnx --deep --minutes 60",
+        "edgetrain tune digits --target raspberry-pi-4 --runner 'ssh pi@raspberrypi'",
     ),
     run=run,
 )

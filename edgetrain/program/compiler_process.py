@@ -235,7 +235,7 @@ def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     from edgetrain.program.tune_kernels import tune_kernels
 
     found = tune_kernels(extracted, request, lambda done, total: _say(channel, TUNING, done, total))
-    (out / TUNED).write_text(json.dumps([one.to_json() for one in found], indent=1) + "\n", encoding="utf-8")
+    (out / TUNED).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 _JOBS = {"compile": _compile, "inspect": _inspect, "tune": _tune, "try": _try}

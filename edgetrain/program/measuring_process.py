@@ -30,8 +30,10 @@ def main() -> int:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     hello = json.loads(sys.stdin.readline())
+    from edgetrain.program.device_bench import DeviceBench
     from edgetrain.program.kernel_library import KernelLibrary
     from edgetrain.program.lower import CodegenTarget
+    from edgetrain.program.runners import Runner
     from edgetrain_tuner.features import Features
     from edgetrain_tuner.measure.bench import Bench
     from edgetrain_tuner.measure.serve import serve
@@ -39,8 +41,13 @@ def main() -> int:
     codegen = CodegenRequest.from_json(hello["codegen"])
     target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
     with tempfile.TemporaryDirectory(prefix="edgetrain-measure-") as folder:
-        library = KernelLibrary(target, threads=hello["threads"], folder=Path(folder))
-        serve(Bench(library.build, Features(**hello["features"])), sys.stdin, channel)
+        features, threads = Features(**hello["features"]), hello["threads"]
+        if "runner" in hello:
+            runner = Runner.from_json(hello["runner"])
+            serve(DeviceBench(target, features, runner, threads=threads, folder=Path(folder)), sys.stdin, channel)
+            return 0
+        library = KernelLibrary(target, threads=threads, folder=Path(folder))
+        serve(Bench(library.build, features), sys.stdin, channel)
         library.close()
     return 0
 

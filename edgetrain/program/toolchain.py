@@ -58,6 +58,8 @@ _ERROR_LINES = 8
 # zig names the family; the version comes with the CPU.
 _ZIG_FAMILIES: Mapping[str, str] = {"thumb": "thumb", "armv": "arm"}
 _MACHINES: Mapping[str, str] = {"arm64": "aarch64"}  # what some kernels answer -> what LLVM calls it
+# A static program needs a C library that may be linked so, and that any Linux or Android can start.
+_STATIC: Mapping[str, str] = {"gnueabihf": "musleabihf", "gnueabi": "musleabi", "androideabi": "musleabi"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,12 @@ def parse_triple(text: str) -> Triple:
         why="it builds for Linux and for bare metal",
         fix="write it like `aarch64-linux-gnu`, `x86_64-linux-musl` or `thumbv7em-none-eabihf`",
     )
+
+
+def static_triple(triple: str) -> str:
+    """The triple of a program without libraries of its own for whatever runs `triple`."""
+    parsed = parse_triple(triple)
+    return f"{parsed.architecture}-linux-{_STATIC.get(parsed.environment, 'musl')}"
 
 
 def host_triple() -> Triple:

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgetrain.errors import DeviceError, error_from_json
 from edgetrain.program.compile import CodegenRequest, CompileRequest
 from edgetrain.program.compiler import Progress, run_compiler
+from edgetrain.program.runners import Runner
 from edgetrain.program.schedules import schedule_from_json, workload_from_json
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome
@@ -32,13 +34,14 @@ class TuneRequest:
     """
 
     compile: CompileRequest
-    codegen: CodegenRequest  # this machine's
+    codegen: CodegenRequest  # of what measures: this machine, or the runner's device
     threads: int
     weights: Mapping[str, float]
     trials: int | None = None
     seconds: float | None = None
     stores: str = ""
     deep: str = ""
+    runner: Runner | None = None  # None: this machine measures
 
     def to_json(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "stores", "deep")}
@@ -47,6 +50,7 @@ class TuneRequest:
             "compile": self.compile.to_json(),
             "codegen": asdict(self.codegen),
             "weights": dict(self.weights),
+            "runner": None if self.runner is None else self.runner.to_json(),
         }
 
     @classmethod
@@ -54,6 +58,7 @@ class TuneRequest:
         parts = {
             "compile": CompileRequest.from_json(data["compile"]),
             "codegen": CodegenRequest.from_json(data["codegen"]),
+            "runner": None if data["runner"] is None else Runner.from_json(data["runner"]),
         }
         return cls(**{**data, **parts})
 
@@ -112,9 +117,26 @@ def deep_cost_model() -> str:
     return LEARNED if importlib.util.find_spec("xgboost") else RANDOM
 
 
-def search_schedules(request: TuneRequest, progress: Progress | None = None) -> list[TunedKernel]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What a search found; `lost` is why it ended early, where the device that measures was lost."""
+
+    kernels: tuple[TunedKernel, ...]
+    lost: DeviceError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        lost = None if self.lost is None else self.lost.to_json()
+        return {"kernels": [kernel.to_json() for kernel in self.kernels], "lost": lost}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Searched:
+        kernels = tuple(TunedKernel.from_json(kernel) for kernel in data["kernels"])
+        lost = None if data["lost"] is None else error_from_json(data["lost"])
+        return Searched(kernels=kernels, lost=lost if isinstance(lost, DeviceError) else None)
+
+
+def search_schedules(request: TuneRequest, progress: Progress | None = None) -> Searched:
     """Runs the search to its end. Raises as `compile_graph` does."""
     with tempfile.TemporaryDirectory(prefix="edgetrain-tune-") as out:
         run_compiler({"job": "tune", "request": request.to_json(), "out": out}, progress)
-        found = json.loads((Path(out) / TUNED).read_text(encoding="utf-8"))
-        return [TunedKernel.from_json(kernel) for kernel in found]
+        return Searched.from_json(json.loads((Path(out) / TUNED).read_text(encoding="utf-8")))

@@ -9,19 +9,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op
+from edgetrain.program.runners import Runner
 from edgetrain.program.schedules import CACHE, TRANSFERRED, ScheduleStores
 from edgetrain.program.trials import MEASURING
-from edgetrain.program.tune import DEEP, SEARCHED, KernelTrial, TunedKernel, TuneRequest
+from edgetrain.program.tune import DEEP, SEARCHED, KernelTrial, Searched, TunedKernel, TuneRequest
 from edgetrain_tuner import rules
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.levels import Levels
 from edgetrain_tuner.deep import Evolution
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.bench import Subject
+from edgetrain_tuner.measure.outcome import MeasuringLostError
 from edgetrain_tuner.measure.serve import packed
-from edgetrain_tuner.measure.worker import Worker
+from edgetrain_tuner.measure.worker import Limits, Worker
 from edgetrain_tuner.rules.meta_schedule import NAME as META_SCHEDULE
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from edgetrain_tuner.search import Allowance, Explorer, Progress, Trial, Tunable, Tuned, search
@@ -30,20 +33,37 @@ from edgetrain_tuner.workload import workload_of
 
 log = logging.getLogger(__name__)
 
+_DEVICE_START_S = 900.0  # the first link for a target builds a C library for it
+_DEVICE_COMPILE_S = 30.0
 MOST_DONORS = 6  # what is lent by the seventh was hardly ever better in trials
 
 
-def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> list[TunedKernel]:
+def _limits_of(runner: Runner | None) -> Limits:
+    """A runner keeps its own limits; these are for the process that waits for it, and links for its device."""
+    if runner is None:
+        return Limits()
+    return Limits(start_s=_DEVICE_START_S, compile_s=_DEVICE_COMPILE_S, run_s=2 * (runner.run_s + runner.way_s))
+
+
+def _worker(request: TuneRequest, features: Features) -> Worker:
+    """The process that measures on this machine, or has a runner's device do it."""
+    hello = {"codegen": asdict(request.codegen), "threads": request.threads, "features": asdict(features)}
+    if request.runner is not None:
+        hello["runner"] = request.runner.to_json()
+    return Worker(MEASURING, hello, limits=_limits_of(request.runner))
+
+
+def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> Searched:
     """Tunes the kernels that `request.weights` name, in the order of what they weigh."""
     features = Features(
         vector_bits=request.compile.vector_bits,
         vector_registers=request.compile.vector_registers,
         cores=request.compile.cores,
     )
-    hello = {"codegen": asdict(request.codegen), "threads": request.threads, "features": asdict(features)}
+    lost: list[MeasuringLostError] = []
     kernels = {kernel.symbol: kernel for kernel in extracted.kernels if kernel.symbol in request.weights}
     symbols = list(kernels)
-    with ScheduleStores(folder=Path(request.stores)).opened() as levels, Worker(MEASURING, hello) as worker:
+    with ScheduleStores(folder=Path(request.stores)).opened() as levels, _worker(request, features) as worker:
         search_ = _Search(extracted, features, request.compile.tuned_for, levels)
         subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
         tunables = [
@@ -67,8 +87,15 @@ def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[
             opened=opened,
             closed=lambda tunable: worker.close(tunable.number),
             progress=told,
+            lost=lost.append,
         )
-    return [subjects[symbols[tuned.number]].tuned(symbols[tuned.number], tuned) for tuned in found]
+    tuned_kernels = tuple(subjects[symbols[tuned.number]].tuned(symbols[tuned.number], tuned) for tuned in found)
+    return Searched(kernels=tuned_kernels, lost=_told(lost[0]) if lost else None)
+
+
+def _told(lost: MeasuringLostError) -> DeviceError:
+    words = {name: str(lost.told.get(name, "")) for name in ("what", "why", "fix")}
+    return DeviceError(words["what"], why=words["why"], fix=words["fix"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -202,6 +202,7 @@ def test_what_is_not_this_machine_cannot_be_tuned_here(build_cache: BuildCache, 
     with pytest.raises(DeviceError, match="cannot be measured here") as caught:
         tune(job, Allowance(trials=1), today="2026-01-31")
     assert caught.value.exit_code == 6
+    assert "--runner 'ssh " in caught.value.fix
 
 
 def _row(**changes: object) -> KernelRow:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from edgetrain_tuner.measure.outcome import Outcome
+from edgetrain_tuner.measure.outcome import MeasuringLostError, Outcome
 from edgetrain_tuner.schedule import Schedule
 from edgetrain_tuner.search import EXPLORED, Allowance, Entrant, Explorer, Progress, Tunable, race, search
 
@@ -139,6 +139,52 @@ def test_a_kernel_that_cannot_be_opened_is_passed_over() -> None:
     )
     assert [(tuned.number, tuned.failure) for tuned in found] == [(0, "no compiler"), (1, "")]
     assert closed == [1]
+
+
+def _losing(landscape: Landscape, after: int) -> Landscape:
+    """The landscape, whose measurer is gone after so many answers."""
+    measure = landscape.measure
+
+    def measure_or_lose(number: int, schedule: Schedule, *, budget_s: float) -> Outcome:
+        if len(landscape.asked) >= after:
+            raise MeasuringLostError({"what": "no route to host"})
+        return measure(number, schedule, budget_s=budget_s)
+
+    landscape.measure = measure_or_lose  # type: ignore[method-assign]
+    return landscape
+
+
+def test_when_what_measures_is_lost_what_was_found_is_the_answer() -> None:
+    kernels = [_tunable(0, weight=2.0), _tunable(1)]
+    whole = Landscape(_bowl)
+    expected = search(kernels, whole, _trials(60, whole))
+    for after in range(len(whole.asked)):
+        landscape = _losing(Landscape(_bowl), after)
+        lost: list[MeasuringLostError] = []
+        found = search(kernels, landscape, _trials(60, landscape), lost=lost.append)
+        assert [str(error) for error in lost] == ["no route to host"]
+        assert found[:-1] == expected[: len(found) - 1]
+        trials = found[-1].trials
+        assert trials == expected[len(found) - 1].trials[: len(trials)]
+        fastest = max((trial.outcome.speedup for trial in trials), default=0.0)
+        best = found[-1].best
+        assert best.outcome.speedup == fastest if best is not None else fastest < 1.03
+
+
+def test_a_loss_that_nobody_listens_to_is_raised() -> None:
+    landscape = _losing(Landscape(_bowl), 3)
+    with pytest.raises(MeasuringLostError, match="no route to host"):
+        search([_tunable()], landscape, _trials(60, landscape))
+
+
+def test_what_is_checked_and_not_timed_never_wins() -> None:
+    landscape = Landscape(_bowl, lambda *_: "checked")
+    (found,) = search([_tunable(starts=[_schedule(7, 2)])], landscape, _trials(60, landscape))
+    assert found.best is None
+    assert [trial.schedule for trial in found.trials] == [
+        _schedule(7, 2),
+        *(s for _, s in _neighbours(_schedule(4, 4))),
+    ]
 
 
 def test_what_is_known_to_be_no_better_is_not_tried_again() -> None:

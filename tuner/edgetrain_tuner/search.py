@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from edgetrain_tuner.measure.outcome import MEASURED, REFUSED, Outcome
+from edgetrain_tuner.measure.outcome import MEASURED, REFUSED, MeasuringLostError, Outcome
 from edgetrain_tuner.schedule import Schedule
 
 STEP = 1.01  # a move must bring this much, or noise would lead the way
@@ -202,6 +202,10 @@ class Allowance:
     clock: Callable[[], float]
 
 
+def _raised(error: MeasuringLostError) -> None:
+    raise error
+
+
 def search(
     tunables: Iterable[Tunable],
     measurer: Measurer,
@@ -210,10 +214,12 @@ def search(
     opened: Callable[[Tunable], str] = lambda _: "",
     closed: Callable[[Tunable], None] = lambda _: None,
     progress: Callable[[Progress], None] = lambda _: None,
+    lost: Callable[[MeasuringLostError], None] = _raised,
 ) -> list[Tuned]:
     """Tunes kernel by kernel, the heaviest first; what one leaves over goes to the rest.
 
-    `opened` makes a kernel ready and says why where it cannot; `closed` lets go of it.
+    `opened` makes a kernel ready and says why where it cannot; `closed` lets go of it. `lost` hears that nothing can be
+    measured any more: where it returns, what was found until then is the answer.
     """
     waiting = sorted(tunables, key=lambda tunable: (-tunable.weight, tunable.number))
     began = allowance.clock()
@@ -228,28 +234,50 @@ def search(
             until = now + max(0.0, began + allowance.seconds - now) * share
         if trials < 1 or allowance.clock() >= until:
             continue
-        failure = opened(tunable)
-        began_here = allowance.clock()
-        if failure:
-            found.append(Tuned(number=tunable.number, best=None, trials=(), failure=failure))
-            continue
         descent = Descent(tunable=tunable)
-        course = _Course(descent=descent, explorer=tunable.explorer())
-        explored_until = began_here + (until - began_here) * EXPLORED
-        while len(descent.trials) < trials and allowance.clock() < until:
-            is_exploring = len(descent.trials) < trials * EXPLORED and allowance.clock() < explored_until
-            schedule = course.next(is_exploring=is_exploring)
-            if schedule is None:
-                break
-            outcome = measurer.measure(tunable.number, schedule, budget_s=TRIAL_S)
-            course.tell(schedule, outcome)
+
+        def tried(outcome: Outcome, number: int = tunable.number) -> None:
+            nonlocal spent
             spent += 1
-            progress(
-                Progress(number=tunable.number, trials=spent, allowed=allowance.trials or 0, speedup=outcome.speedup)
-            )
-        found.append(_confirmed(tunable.number, descent.trials, measurer))
+            allowed = allowance.trials or 0
+            progress(Progress(number=number, trials=spent, allowed=allowed, speedup=outcome.speedup))
+
+        try:
+            failure = opened(tunable)
+            if failure:
+                found.append(Tuned(number=tunable.number, best=None, trials=(), failure=failure))
+                continue
+            _descend(descent, measurer, allowance, trials=trials, until=until, tried=tried)
+            found.append(_confirmed(tunable.number, descent.trials, measurer))
+        except MeasuringLostError as error:
+            lost(error)
+            found.append(_tuned(tunable.number, descent.trials, descent.trials))
+            break
         closed(tunable)
     return found
+
+
+def _descend(
+    descent: Descent,
+    measurer: Measurer,
+    allowance: Allowance,
+    *,
+    trials: float,
+    until: float,
+    tried: Callable[[Outcome], None],
+) -> None:
+    """One kernel's search, until its trials or its time are spent or nothing is left to try."""
+    course = _Course(descent=descent, explorer=descent.tunable.explorer())
+    began = allowance.clock()
+    explored_until = began + (until - began) * EXPLORED
+    while len(descent.trials) < trials and allowance.clock() < until:
+        is_exploring = len(descent.trials) < trials * EXPLORED and allowance.clock() < explored_until
+        schedule = course.next(is_exploring=is_exploring)
+        if schedule is None:
+            break
+        outcome = measurer.measure(descent.tunable.number, schedule, budget_s=TRIAL_S)
+        course.tell(schedule, outcome)
+        tried(outcome)
 
 
 def _share(weights: Sequence[float]) -> float:
@@ -296,11 +324,15 @@ def _confirmed(number: int, trials: Sequence[Trial], measurer: Measurer) -> Tune
         for trial in _ranked(trials)[:CONFIRMED]
         if trial.outcome.speedup >= STEP
     ]
-    good = [trial for trial in again if trial.outcome.status == MEASURED and trial.outcome.speedup >= MARGIN]
-    best = max(good, key=lambda trial: (trial.outcome.speedup, trial.schedule.canonical()), default=None)
     replaced = {trial.schedule: trial for trial in again}
-    kept = tuple(replaced.get(trial.schedule, trial) for trial in trials)
-    return Tuned(number=number, best=best, trials=kept)
+    return _tuned(number, [replaced.get(trial.schedule, trial) for trial in trials], again)
+
+
+def _tuned(number: int, trials: Sequence[Trial], finalists: Sequence[Trial]) -> Tuned:
+    """The best of the finalists wins, where it brings the margin."""
+    good = [trial for trial in finalists if trial.outcome.status == MEASURED and trial.outcome.speedup >= MARGIN]
+    best = max(good, key=lambda trial: (trial.outcome.speedup, trial.schedule.canonical()), default=None)
+    return Tuned(number=number, best=best, trials=tuple(trials))
 
 
 def _ranked(trials: Iterable[Trial]) -> list[Trial]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,45 @@ from edgetrain.cli.entry import main
 from edgetrain.cli.stages import Stages
 from edgetrain.cli.tune import Tuning, allowance_of, minutes
 from edgetrain.errors import UsageError
+from tests.edgetrain.test_device_tuning import scripted_emulator
 
 
 def test_a_foreign_target_ends_with_code_6(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tune", "digits", "--target", "cortex-m7", "--json"]) == 6
     error = json.loads(capsys.readouterr().out)
     assert "cannot be measured here" in error["what"]
+
+
+def test_a_runner_for_this_machine_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "digits", "--runner", "ssh pi@host", "--json"]) == 2
+    assert "the target is this machine" in json.loads(capsys.readouterr().out)["what"]
+
+
+@pytest.mark.compile
+def test_a_runner_that_does_not_exist_ends_with_code_6(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
+    command = ["tune", "digits", "train.batch=8", "--target", "raspberry-pi-4", "--runner", "no-such-command pi"]
+    assert main([*command, "--trials", "4", "--json"]) == 6
+    error = json.loads(capsys.readouterr().out)
+    assert error["what"] == "`no-such-command` of --runner does not start"
+    assert "ssh pi@host" in error["fix"]
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize(("error", "code"), [("0", 0), ("0.5", 1)])
+def test_an_emulated_check_ends_with_its_verdict(
+    error: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripted_emulator(tmp_path, error=error)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
+    command = ["tune", "digits", "train.batch=8", "--target", "raspberry-pi-4", "--runner", "emulator"]
+    assert main([*command, "--trials", "2"]) == code
+    said = capsys.readouterr()
+    assert "raspberry-pi-4, emulated: checked, not timed" in said.out
+    assert "uses them" not in said.err
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "inf", "nan"])

@@ -23,6 +23,7 @@ from edgetrain.program.toolchain import (
     find_compiler,
     parse_triple,
     runtime_text,
+    static_triple,
 )
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
@@ -210,3 +211,15 @@ def test_the_default_zig_cache_is_never_a_directory_others_can_write(
     assert own == toolchain._default_zig_cache()
     own.chmod(0o777)
     assert toolchain._default_zig_cache() != own
+
+
+@pytest.mark.parametrize(
+    ("triple", "static"),
+    [
+        ("aarch64-linux-gnu", "aarch64-linux-musl"),
+        ("aarch64-linux-android", "aarch64-linux-musl"),
+        ("armv7a-linux-gnueabihf", "armv7a-linux-musleabihf"),
+    ],
+)
+def test_a_trial_is_linked_with_a_library_that_may_be_static(triple: str, static: str) -> None:
+    assert static_triple(triple) == static

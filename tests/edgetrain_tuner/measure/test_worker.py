@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain_tuner.measure.bench import Subject
-from edgetrain_tuner.measure.outcome import Opened
+from edgetrain_tuner.measure.outcome import MeasuringLostError, Opened
 from edgetrain_tuner.measure.serve import packed
 from edgetrain_tuner.measure.worker import Limits, Worker
 from tests.edgetrain_tuner.measure.test_bench import product, tile_of
@@ -41,6 +41,25 @@ def test_a_kernel_that_is_closed_can_be_opened_again(worker: Worker) -> None:
     worker.close(0)
     assert isinstance(worker.open(0, packed(Subject(function=product(), outputs=1))), Opened)
     assert worker.measure(0, tile_of(6), budget_s=0.01).status == "measured"
+
+
+def test_a_device_that_is_lost_is_said_once_for_all() -> None:
+    """A process with a place for trials that is gone."""
+    text = (
+        "import sys\n"
+        "from edgetrain_tuner.measure.outcome import MeasuringLostError\n"
+        "from edgetrain_tuner.measure.serve import serve\n"
+        "class Gone:\n"
+        "    def open(self, number, subject): raise MeasuringLostError({'what': 'no route', 'exit_code': 6})\n"
+        "sys.stdin.readline()\n"
+        "serve(Gone(), sys.stdin, sys.stdout)\n"
+    )
+    with Worker((sys.executable, "-c", text), {}) as worker:
+        for _ in range(2):  # the process is there still, and says it again
+            with pytest.raises(MeasuringLostError, match="no route") as caught:
+                worker.open(0, packed(Subject(function=product(), outputs=1)))
+            assert caught.value.told == {"what": "no route", "exit_code": 6}
+        assert worker.restarts == 0
 
 
 def test_a_process_that_does_not_start_is_said() -> None:

@@ -115,7 +115,7 @@ class Bench:
         try:
             runnable = self._build(function, bool(subject.aliases))
         except Exception as error:  # whatever the compiler has to say about a candidate, the next one is tried
-            return Outcome(status=FAILED, message=_first_line(error))
+            return Outcome(status=FAILED, message=first_line(error))
         compile_s = time.perf_counter() - began_s
         compiled()
         try:
@@ -126,7 +126,7 @@ class Bench:
             call = runnable.bound(_laid_out(subject, opened.inputs))
             pair = in_turns(call, opened.default_call, budget_s=budget_s)
         except RuntimeError as error:
-            return Outcome(status=FAILED, message=_first_line(error))
+            return Outcome(status=FAILED, message=first_line(error))
         finally:
             runnable.close()
         return Outcome(
@@ -164,5 +164,5 @@ def _is_finite(array: Array) -> bool:
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

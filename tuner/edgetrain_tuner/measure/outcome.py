@@ -7,11 +7,20 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MEASURED = "measured"
+CHECKED = "checked"  # computes the same; nobody believes its times
 REFUSED = "refused"  # does not fit: nothing was compiled
 WRONG = "wrong"  # computes something else than the reference
 FAILED = "failed"  # the compiler or the kernel reported an error
 TIMED_OUT = "timed out"
 CRASHED = "crashed"
+
+
+class MeasuringLostError(Exception):
+    """What measures is gone: no other trial can follow. `told` is the reason as plain data, for who can tell people."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        super().__init__(str(told.get("what", "")))
+        self.told = dict(told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

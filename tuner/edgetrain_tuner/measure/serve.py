@@ -7,14 +7,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 import tvm
 
-from edgetrain_tuner.measure.bench import Bench, Subject
+from edgetrain_tuner.measure.bench import Subject
+from edgetrain_tuner.measure.outcome import MeasuringLostError, Opened, Outcome
 from edgetrain_tuner.schedule import Schedule
 
 COMPILED = {"compiled": True}
+
+
+class TrialPlace(Protocol):
+    """Where kernels are tried: `bench.Bench` is this machine.
+
+    Each may raise `MeasuringLostError`; `open` whatever speaks against one kernel.
+    """
+
+    def open(self, number: int, subject: Subject) -> Opened: ...
+
+    def trial(self, number: int, schedule: Schedule, *, budget_s: float, compiled: Callable[[], None]) -> Outcome: ...
+
+    def close(self, number: int) -> None: ...
 
 
 def packed(subject: Subject) -> dict[str, Any]:
@@ -27,7 +41,7 @@ def packed(subject: Subject) -> dict[str, Any]:
     }
 
 
-def serve(bench: Bench, requests: TextIO, answers: TextIO) -> None:
+def serve(bench: TrialPlace, requests: TextIO, answers: TextIO) -> None:
     """Answers until standard input ends."""
 
     def answer(data: Mapping[str, Any]) -> None:
@@ -36,13 +50,16 @@ def serve(bench: Bench, requests: TextIO, answers: TextIO) -> None:
 
     for line in requests:
         request = json.loads(line)
-        _REQUESTS[request["job"]](bench, request, answer)
+        try:
+            _REQUESTS[request["job"]](bench, request, answer)
+        except MeasuringLostError as lost:
+            answer({"lost": lost.told})
 
 
 Answer = Callable[[Mapping[str, Any]], None]
 
 
-def _open(bench: Bench, request: Mapping[str, Any], answer: Answer) -> None:
+def _open(bench: TrialPlace, request: Mapping[str, Any], answer: Answer) -> None:
     subject = Subject(
         function=tvm.ir.load_json(request["function"]),
         outputs=request["outputs"],
@@ -51,13 +68,15 @@ def _open(bench: Bench, request: Mapping[str, Any], answer: Answer) -> None:
     )
     try:
         opened = bench.open(request["number"], subject)
+    except MeasuringLostError:
+        raise
     except Exception as error:  # a kernel whose default cannot be built or run is left as it is; the next one may
         answer({"failed": f"{type(error).__name__}: {error}"[:500]})
         return
     answer({"seconds": opened.seconds, "against": opened.against})
 
 
-def _trial(bench: Bench, request: Mapping[str, Any], answer: Answer) -> None:
+def _trial(bench: TrialPlace, request: Mapping[str, Any], answer: Answer) -> None:
     parameters = {name: tuple(values) for name, values in request["parameters"].items()}
     outcome = bench.trial(
         request["number"],
@@ -68,12 +87,12 @@ def _trial(bench: Bench, request: Mapping[str, Any], answer: Answer) -> None:
     answer(outcome.to_json())
 
 
-def _close(bench: Bench, request: Mapping[str, Any], answer: Answer) -> None:
+def _close(bench: TrialPlace, request: Mapping[str, Any], answer: Answer) -> None:
     bench.close(request["number"])
     answer({})
 
 
-_REQUESTS: Mapping[str, Callable[[Bench, Mapping[str, Any], Answer], None]] = {
+_REQUESTS: Mapping[str, Callable[[TrialPlace, Mapping[str, Any], Answer], None]] = {
     "open": _open,
     "trial": _trial,
     "close": _close,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any
 
-from edgetrain_tuner.measure.outcome import CRASHED, FAILED, TIMED_OUT, Opened, Outcome
+from edgetrain_tuner.measure.outcome import CRASHED, FAILED, TIMED_OUT, MeasuringLostError, Opened, Outcome
 from edgetrain_tuner.schedule import Schedule
 
 _CHUNK = 1 << 16
@@ -124,7 +124,7 @@ class Worker:
             raise _Ended from error
 
     def _read(self, limit_s: float) -> dict[str, Any]:
-        """The next line that is an answer."""
+        """The next line that is an answer. Raises `MeasuringLostError` where it is that no other will come."""
         assert self._process is not None
         assert self._process.stdout is not None
         until = time.monotonic() + limit_s
@@ -132,6 +132,8 @@ class Worker:
             self._unread += _next_bytes(self._process.stdout, until - time.monotonic())
         line, _, self._unread = self._unread.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
+        if "lost" in answer:
+            raise MeasuringLostError(answer["lost"])
         return answer
 
     def _stop(self) -> int | None:
