@@ -142,8 +142,11 @@ def compile_request(job: Job, *, with_kernels: bool) -> CompileRequest:
     )
 
 
-def trial_terms(job: Job, *, may_try: bool) -> TrialTerms | None:
-    """How schedules of others come to be used; None for a target that is not this machine, where none can be tried."""
+def trial_terms(job: Job, *, may_try: bool, batches: int | None = None) -> TrialTerms | None:
+    """How schedules of others come to be used; None for a target that is not this machine, where none can be tried.
+
+    `batches` is the length of the run that they are tried for, if it is for one.
+    """
     if not job.target.is_host:
         return None
     return TrialTerms(
@@ -155,6 +158,8 @@ def trial_terms(job: Job, *, may_try: bool) -> TrialTerms | None:
         ),
         threads=job.threads or job.target.codegen.cores,
         trials=job.trials if may_try else dataclasses.replace(job.trials, seconds=0.0),
+        device=device_costs(job.target),
+        batches=batches,
     )
 
 

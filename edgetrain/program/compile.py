@@ -38,7 +38,8 @@ from edgetrain.program.schedules import (
     read_records,
 )
 from edgetrain.program.trials import NOTHING_TRIED, TRIALS, TrialReport, TrialTerms, read_trials
-from edgetrain_tuner.cache.entry import Target
+from edgetrain.program.worthwhile import StepTimes, worth_trying
+from edgetrain_tuner.cache.entry import Target, Workload
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +205,7 @@ def compile_graph(
     terms go, and those that did not win are not used. Without, the stores' word is taken.
     Raises whatever the compiler raised (`ModelError`, `UnsupportedError`, `UsageError`), as if it had run here.
     """
+    trials = NOTHING_TRIED
     if request.schedules is None:
         kernels = cache.get(_key(request, "kernels"))
         if kernels is None:
@@ -213,15 +215,26 @@ def compile_graph(
         if stores is not None and request.tuned_for is not None:
             machine = terms.origin.machine if terms is not None else None
             known = stores.choose(workloads, request.tuned_for, machine=machine)
+        known_request = replace(request, schedules={s: known.choices.get(s, ScheduleChoice()) for s in workloads})
         if known.untried and terms is not None and terms.are_allowed:
-            return _compile_and_choose(request, cache, stores, terms, progress)
-        request = replace(request, schedules={s: known.choices.get(s, ScheduleChoice()) for s in workloads})
+            built = cache.get(_key(known_request))
+            # Without a program for what is known the compiler is needed anyway, and decides what is worth a trial.
+            if built is None or _are_worth_trying(known, terms, workloads, built):
+                return _compile_and_choose(request, cache, stores, terms, progress)
+            trials = TrialReport(unworthy=len(known.untried))
+        request = known_request
     key = _key(request)
 
     def build(out: Path) -> None:
         _compile(request, cache, out, progress)
 
-    return Compiled(directory=cache.put(key, build), key=key, choices=request.schedules)
+    return Compiled(directory=cache.put(key, build), key=key, choices=request.schedules, trials=trials)
+
+
+def _are_worth_trying(known: KnownSchedules, terms: TrialTerms, workloads: Mapping[str, Workload], built: Path) -> bool:
+    """Whether any of them is, in a run of the graph that was built."""
+    graph = from_json((built / GRAPH).read_text(encoding="utf-8"))
+    return bool(worth_trying(known.untried, terms, StepTimes.of(graph, workloads, terms.device)))
 
 
 def _compile_and_choose(

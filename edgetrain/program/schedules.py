@@ -205,6 +205,7 @@ def summary(choices: Sequence[ScheduleChoice], trials: TrialReport = NOTHING_TRI
         "no_faster": verdicts[SLOWER],
         "failed": verdicts[WRONG] + verdicts[FAILS],
         "left_untried": trials.left,
+        "not_worth_a_trial": trials.unworthy,
     }
 
 
@@ -218,5 +219,7 @@ def summary_text(choices: Sequence[ScheduleChoice], trials: TrialReport = NOTHIN
     tried += [f"{counts['no_faster']} of them no faster here"] if counts["no_faster"] else []
     tried += [f"{counts['failed']} failed"] if counts["failed"] else []
     left = [f"{counts['left_untried']} left for the next fit"] if counts["left_untried"] else []
+    unworthy = counts["not_worth_a_trial"]
+    left += [f"{unworthy} not worth a trial in so short a run"] if unworthy else []
     sentences = (", ".join(words) for words in (parts or ["no kernels"], tried, left) if words)
     return f"schedules: {'; '.join(sentences)}"

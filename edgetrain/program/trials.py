@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgetrain.cost.analytic import DeviceCosts
 from edgetrain_tuner.measure.outcome import MEASURED, WRONG, Outcome
 from edgetrain_tuner.measure.worker import Limits
 from edgetrain_tuner.search import MARGIN
 
 TRIALS = "trials.json"
 TRYING = "trying schedules"  # the stage whose progress is counted in kernels
-SECONDS = 20.0
 MEASURING = (sys.executable, "-P", "-m", "edgetrain.program.measuring_process")
 
 HOLDS, SLOWER, FAILS = "holds", "slower", "fails"
@@ -35,18 +35,23 @@ class Origin:
 class Trials:
     """How long may be tried, and by which process. When the time is up no other kernel is begun."""
 
-    seconds: float | None = SECONDS  # 0: nothing is tried; None: everything is
+    seconds: float | None = None  # 0: nothing is tried; None: as long as the run is worth it (`worthwhile.py`)
     measuring: tuple[str, ...] = MEASURING
     limits: Limits = field(default_factory=Limits)  # of one candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialTerms:
-    """For a target that is this machine: only what was measured on it is used, and the rest is tried."""
+    """For a target that is this machine: only what was measured on it is used, and the rest is tried.
+
+    `batches` is how often the run ahead calls the step; None where there is no run, and nothing to weigh trials with.
+    """
 
     origin: Origin
     threads: int
     trials: Trials
+    device: DeviceCosts  # modelled: to say which kernel is heavier, and how long the run will take
+    batches: int | None = None
 
     @property
     def are_allowed(self) -> bool:
@@ -64,6 +69,8 @@ class TrialTerms:
             trials=Trials(
                 seconds=trials["seconds"], measuring=tuple(trials["measuring"]), limits=Limits(**trials["limits"])
             ),
+            device=DeviceCosts(**data["device"]),
+            batches=data["batches"],
         )
 
 
@@ -98,23 +105,26 @@ class TriedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialReport:
-    """What was tried, how many kernels were left when the time was up, and which could not be measured at all."""
+    """What was tried, and of how many kernels nothing: left when the time was up, not worth it in so short a run, or
+    not measurable at all."""
 
     tried: tuple[TriedSchedule, ...] = ()
     left: int = 0
+    unworthy: int = 0
     unmeasured: Mapping[str, str] = field(default_factory=dict)  # why, by kernel
 
     def to_json(self) -> dict[str, Any]:
         return {
             "tried": [one.to_json() for one in self.tried],
             "left": self.left,
+            "unworthy": self.unworthy,
             "unmeasured": dict(self.unmeasured),
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> TrialReport:
         tried = tuple(TriedSchedule.from_json(one) for one in data["tried"])
-        return TrialReport(tried=tried, left=data["left"], unmeasured=data["unmeasured"])
+        return TrialReport(tried=tried, left=data["left"], unworthy=data["unworthy"], unmeasured=data["unmeasured"])
 
 
 NOTHING_TRIED = TrialReport()

@@ -140,7 +140,14 @@ def test_sources_are_counted_and_said() -> None:
     ]
     assert summary_text(choices) == "schedules: 3 from rules, 2 from the cache (team), 1 transferred"
     counts = {"kernels": 6, "from_rules": 3, "from_cache": {"team": 2}, "transferred": 1}
-    assert summary(choices) == {**counts, "tried": 0, "no_faster": 0, "failed": 0, "left_untried": 0}
+    assert summary(choices) == {
+        **counts,
+        "tried": 0,
+        "no_faster": 0,
+        "failed": 0,
+        "left_untried": 0,
+        "not_worth_a_trial": 0,
+    }
     assert summary_text([]) == "schedules: no kernels"
 
 
@@ -159,4 +166,12 @@ def test_trials_are_counted_and_said() -> None:
     )
     counts = summary([ScheduleChoice()], report)
     assert (counts["tried"], counts["no_faster"], counts["failed"], counts["left_untried"]) == (4, 1, 2, 5)
+    assert TrialReport.from_json(report.to_json()) == report
+
+
+def test_what_a_short_run_does_not_try_is_counted_and_said() -> None:
+    report = TrialReport(unworthy=3)
+    said = "schedules: 1 from rules; 3 not worth a trial in so short a run"
+    assert summary_text([ScheduleChoice()], report) == said
+    assert summary([ScheduleChoice()], report)["not_worth_a_trial"] == 3
     assert TrialReport.from_json(report.to_json()) == report

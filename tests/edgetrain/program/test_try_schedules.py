@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from edgetrain.cost.analytic import DeviceCosts
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, TrainGraph
+from edgetrain.program import compile as compile_module
 from edgetrain.program import compiler_process
 from edgetrain.program.cache import BuildCache
 from edgetrain.program.compile import Compiled, compile_graph
@@ -36,6 +38,7 @@ pytestmark = pytest.mark.compile
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINE = "7" * 16
+DEVICE = DeviceCosts(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0.0, joules_per_flop=0.0, joules_per_byte=0.0)
 REQUEST = dataclasses.replace(_request(), tuned_for=TARGET)
 
 
@@ -49,10 +52,16 @@ def extracted() -> Extracted:
     return compiler_process._extracted(REQUEST, io.StringIO())
 
 
-def _terms(command: tuple[str, ...], *, seconds: float | None = 20.0, limits: Limits | None = None) -> TrialTerms:
+def _terms(
+    command: tuple[str, ...],
+    *,
+    seconds: float | None = 20.0,
+    limits: Limits | None = None,
+    batches: int | None = None,
+) -> TrialTerms:
     origin = Origin(machine=MACHINE, today="2026-01-31", model="digits", tool="test")
     trials = Trials(seconds=seconds, measuring=command, limits=limits or Limits())
-    return TrialTerms(origin=origin, threads=1, trials=trials)
+    return TrialTerms(origin=origin, threads=1, trials=trials, device=DEVICE, batches=batches)
 
 
 class Machine:
@@ -78,12 +87,19 @@ class Machine:
         with self.stores.opened() as levels:
             return list(levels.user)
 
-    def choose(self, mode: str, *, seconds: float | None = 20.0, limits: Limits | None = None) -> Chosen:
+    def choose(
+        self,
+        mode: str,
+        *,
+        seconds: float | None = 20.0,
+        limits: Limits | None = None,
+        batches: int | None = None,
+    ) -> Chosen:
         bench = TrialBench(
             extracted=self._extracted,
             features=Features(vector_bits=128, vector_registers=16, cores=1),
             request=REQUEST,
-            terms=_terms(measuring(mode, self.log), seconds=seconds, limits=limits),
+            terms=_terms(measuring(mode, self.log), seconds=seconds, limits=limits, batches=batches),
             progress=lambda done, total: self.progress.append((done, total)),
         )
         return choose_after_trials(bench, _workloads(self._extracted), self.stores)
@@ -218,6 +234,23 @@ def test_what_there_is_no_time_for_has_the_rule_s_and_is_tried_the_next_time(mac
     assert symbol in machine.choose("faster").choices
 
 
+def test_a_run_too_short_for_a_trial_keeps_the_rule_s_and_says_so_and_a_long_one_tries(
+    machine: Machine, plain: Compiled
+) -> None:
+    symbol, claim = _claim(plain.schedules)
+    machine.put(claim)
+    short = machine.choose("faster", seconds=None, batches=3)
+    assert (short.choices, short.report.tried, short.report.left, short.report.unworthy) == ({}, (), 0, 1)
+    assert asked(machine.log) == []
+    assert symbol in machine.choose("faster", seconds=None, batches=10**9).choices
+
+
+def test_a_time_that_the_user_gives_holds_however_short_the_run_is(machine: Machine, plain: Compiled) -> None:
+    symbol, claim = _claim(plain.schedules)
+    machine.put(claim)
+    assert symbol in machine.choose("faster", seconds=20.0, batches=1).choices
+
+
 def test_a_kernel_that_cannot_be_measured_is_told_and_nothing_is_learned(machine: Machine, plain: Compiled) -> None:
     _, claim = _claim(plain.schedules)
     machine.put(claim)
@@ -281,6 +314,28 @@ def test_compiling_twice_tries_once_and_gives_the_same_program(
     assert asked(log) == before
     assert (second.directory, second.trials) == (first.directory, NOTHING_TRIED)
     assert (second.schedules[symbol].choice.source, second.schedules[symbol].choice.level) == ("cache", "user")
+
+
+def test_a_run_too_short_for_a_trial_does_not_start_the_compiler_for_it(
+    plain: Compiled, build_cache: BuildCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, claim = _claim(plain.schedules, dims_factor=2)
+    stores = ScheduleStores(folder=tmp_path / "stores")
+    terms = _terms(measuring("faster", tmp_path / "asked"), seconds=None, batches=3)
+    first = compile_graph(REQUEST, cache=build_cache, stores=stores, terms=terms)
+    with stores.opened() as levels:
+        levels.user.put(claim)
+    long = dataclasses.replace(terms, batches=10**9)
+    with monkeypatch.context() as patch:
+        patch.setattr(compile_module, "run_compiler", lambda *_: pytest.fail("the compiler was started"))
+        second = compile_graph(REQUEST, cache=build_cache, stores=stores, terms=terms)
+        with pytest.raises(pytest.fail.Exception, match="the compiler was started"):
+            compile_graph(REQUEST, cache=build_cache, stores=stores, terms=long)
+    assert second.directory == first.directory
+    assert (second.trials.unworthy, second.trials.tried) == (1, ())
+    assert [
+        one.verdict for one in compile_graph(REQUEST, cache=build_cache, stores=stores, terms=long).trials.tried
+    ] == ["holds"]
 
 
 def test_what_fails_is_warned_of_with_its_entry_and_level(
