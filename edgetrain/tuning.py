@@ -90,7 +90,7 @@ def _request(job: Job, weights: Mapping[str, float], allowance: Allowance) -> Tu
         weights=weights,
         trials=allowance.trials,
         seconds=allowance.seconds,
-        stores=str(job.stores.folder),
+        stores=job.stores,
         deep=deep_cost_model() if allowance.deep else "",
     )
 

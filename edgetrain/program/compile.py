@@ -283,7 +283,7 @@ def _compile(
     terms: TrialTerms | None = None,
 ) -> None:
     choosing = {
-        "stores": str(stores.folder) if stores is not None else None,
+        "stores": stores.to_json() if stores is not None else None,
         "terms": terms.to_json() if terms is not None else None,
     }
     job = {"job": "compile", "request": request.to_json(), "out": str(out), "objects": str(cache.root / _OBJECTS)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgetrain.program.compile import CodegenRequest, CompileRequest
 from edgetrain.program.compiler import Progress, run_compiler
-from edgetrain.program.schedules import schedule_from_json, workload_from_json
+from edgetrain.program.schedules import ScheduleStores, schedule_from_json, workload_from_json
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import Schedule
@@ -35,18 +35,19 @@ class TuneRequest:
     codegen: CodegenRequest  # this machine's
     threads: int
     weights: Mapping[str, float]
+    stores: ScheduleStores
     trials: int | None = None
     seconds: float | None = None
-    stores: str = ""
     deep: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "stores", "deep")}
+        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "deep")}
         return {
             **plain,
             "compile": self.compile.to_json(),
             "codegen": asdict(self.codegen),
             "weights": dict(self.weights),
+            "stores": self.stores.to_json(),
         }
 
     @classmethod
@@ -54,6 +55,7 @@ class TuneRequest:
         parts = {
             "compile": CompileRequest.from_json(data["compile"]),
             "codegen": CodegenRequest.from_json(data["codegen"]),
+            "stores": ScheduleStores.from_json(data["stores"]),
         }
         return cls(**{**data, **parts})
 
