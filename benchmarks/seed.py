@@ -8,7 +8,7 @@ To make it again, which a new RULES_VERSION or TVM needs, on a quiet machine:
 
 Each recipe's step is tuned as `edgetrain tune` does, with nothing known before, once for each number of cores, to which
 the process is then bound. What is kept has won by 1.05 three times, each time in turns with the rule's schedule: in the
-search, in the real step, and in another race afterwards. Where the step as a whole became no faster nothing is kept: the
+search, in the real step, and in another race afterwards. Where the whole step became no faster nothing is kept: the
 machine was busy. Of an entry's measurements the least hopeful remains, without the machine's id. A recipe's file is
 replaced, with no line where nothing won; one whose model cannot be built here is left out, and its file stays. Data is
 not needed: steps run on made-up numbers.

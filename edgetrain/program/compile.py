@@ -22,6 +22,7 @@ import numpy.typing as npt
 from edgetrain.errors import ModelError
 from edgetrain.graph.ir import TrainGraph, from_json
 from edgetrain.graph.options import TrainOptions
+from edgetrain.graph.traffic import Traffic
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.cache import BuildCache, cache_key, file_sha256
 from edgetrain.program.compiler import Progress, run_compiler
@@ -152,6 +153,11 @@ class Compiled:
         """What people ask about a model: inputs, outputs, trained parameters, versions."""
         facts: dict[str, Any] = json.loads((self.directory / FACTS).read_text(encoding="utf-8"))
         return facts
+
+    @property
+    def traffic(self) -> Traffic:
+        """What a step moves, and would move without fusion."""
+        return Traffic.from_json(self.facts["traffic"])
 
     @cached_property
     def schedules(self) -> Mapping[str, KernelRecord]:

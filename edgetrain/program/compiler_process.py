@@ -146,6 +146,7 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         "adapters": [adapter.to_json() for adapter in built.adapters],
         "output_axes": dict(built.output_axes),
         "rewrites": list(model.rewrites),
+        "traffic": extracted.traffic.to_json() if extracted.traffic is not None else None,
     }
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
