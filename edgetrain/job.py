@@ -15,7 +15,7 @@ from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.contribution import Contribution
 from edgetrain.graph.options import LoraOptions, OptimizerOptions, SparseOptions, TrainOptions
 from edgetrain.host import cache_bytes, machine_id
-from edgetrain.locate import schedules_dir, user_cache_dir
+from edgetrain.locate import schedules_dir, user_cache_dir, uses_seed
 from edgetrain.plan.planner import CostsByFunction
 from edgetrain.plan.schedule import Budget
 from edgetrain.plan.solvers.options import USUAL, SolverOptions
@@ -30,6 +30,7 @@ from edgetrain.run.settings import loss_options_of
 from edgetrain.targets import HOST, Target, load_target
 from edgetrain.units import Bytes, parse_bytes, show_bytes
 from edgetrain_tuner.cache.entry import Target as ScheduleTarget
+from edgetrain_tuner.cache.levels import SEED_FOLDER
 
 Notify = Callable[[str], None]
 
@@ -39,6 +40,11 @@ NO_LIMIT = Budget()
 
 def say_nothing(_line: str) -> None:
     """Says nothing."""
+
+
+def user_stores() -> ScheduleStores:
+    """The user's schedules, with those that came with edgetrain unless they are switched off."""
+    return ScheduleStores(folder=schedules_dir(), seed_folder=SEED_FOLDER if uses_seed() else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +58,7 @@ class Job:
     planning: SolverOptions = USUAL  # what is minimised, and how long an exact solver may search
     threads: int | None = None  # None: all of the host's cores
     cache: BuildCache = field(default_factory=lambda: BuildCache(user_cache_dir() / "builds"))
-    stores: ScheduleStores | None = field(default_factory=lambda: ScheduleStores(folder=schedules_dir()))
+    stores: ScheduleStores | None = field(default_factory=user_stores)
     schedules: Choices | None = None  # None: the best known ones
     trials: Trials = field(default_factory=Trials)  # of schedules that were not measured on this machine
     tool: str = "edgetrain"  # as the schedule cache names who found something; with a version where that is known
@@ -142,8 +148,11 @@ def compile_request(job: Job, *, with_kernels: bool) -> CompileRequest:
     )
 
 
-def trial_terms(job: Job, *, may_try: bool) -> TrialTerms | None:
-    """How schedules of others come to be used; None for a target that is not this machine, where none can be tried."""
+def trial_terms(job: Job, *, may_try: bool, batches: int | None = None) -> TrialTerms | None:
+    """How schedules of others come to be used; None for a target that is not this machine, where none can be tried.
+
+    `batches` is the length of the run that they are tried for, if it is for one.
+    """
     if not job.target.is_host:
         return None
     return TrialTerms(
@@ -155,6 +164,8 @@ def trial_terms(job: Job, *, may_try: bool) -> TrialTerms | None:
         ),
         threads=job.threads or job.target.codegen.cores,
         trials=job.trials if may_try else dataclasses.replace(job.trials, seconds=0.0),
+        device=device_costs(job.target),
+        batches=batches,
     )
 
 

@@ -72,6 +72,11 @@ def teams_dir(environment: Mapping[str, str] | None = None) -> Path:
     return schedules_dir(environment) / "teams"
 
 
+def uses_seed(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether schedules that came with edgetrain are used: not with `EDGETRAIN_SCHEDULE_SEED=off`."""
+    return (os.environ if environment is None else environment).get("EDGETRAIN_SCHEDULE_SEED", "") != "off"
+
+
 def sharing_environment() -> Mapping[str, str]:
     """For `edgetrain cache` alone: git and S3 have their credentials in the environment, as everywhere else."""
     return dict(os.environ)

@@ -39,7 +39,7 @@ def fit(
     """
     data = dataset if dataset is not None else load_dataset(job.recipe.data)  # first: it fails fastest
     job = with_contribution(with_recorded_schedules(job, RunFolder(out)) if resume else job, data)
-    compiled = compile_stage(job, with_trials=not resume)
+    compiled = compile_stage(job, batches=0 if resume else job.recipe.train.batches(len(data.train)))
     job.inform(report_update(job, compiled).to_text())
     job.inform(summary_text([record.choice for record in compiled.schedules.values()], compiled.trials))
     ladder = ladder_stage(job, compiled) if job.adapt or job.share is not None else None

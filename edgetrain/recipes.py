@@ -145,6 +145,11 @@ class TrainSection:
     patience: int = setting(0, minimum=0)  # epochs without a better metric before stopping; 0: off
     checkpoint_every: int = setting(0, minimum=0)  # steps; 0: after each epoch
 
+    def batches(self, samples: int) -> int:
+        """How many batches a run over so many samples works through, unless it is stopped early."""
+        steps = self.epochs * (samples // self.batch // self.accumulate)
+        return self.accumulate * (steps if self.steps is None else min(steps, self.steps))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSection:

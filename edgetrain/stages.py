@@ -26,13 +26,14 @@ from edgetrain.targets import HOST, load_target
 from edgetrain.units import Bytes, show_bytes
 
 
-def compile_stage(job: Job, *, with_kernels: bool = True, with_trials: bool = False) -> Compiled:
+def compile_stage(job: Job, *, with_kernels: bool = True, batches: int = 0) -> Compiled:
     """Model and graph: the ONNX file as a training graph, its kernels compiled for the target and for this host.
 
-    `with_trials` tries schedules that others found, where the target is this machine; without, those are not used.
+    `batches` is the length of the run that it is for, where the target is this machine: schedules that others found
+    are tried first, as far as such a run is worth it. With none they are not used.
     """
     request = compile_request(job, with_kernels=with_kernels)
-    terms = trial_terms(job, may_try=with_trials and with_kernels)
+    terms = trial_terms(job, may_try=batches > 0 and with_kernels, batches=batches)
     return compile_graph(request, cache=job.cache, stores=job.stores, terms=terms, progress=job.progress)
 
 

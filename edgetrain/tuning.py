@@ -100,7 +100,7 @@ def search_request(
         weights=weights,
         trials=allowance.trials,
         seconds=allowance.seconds,
-        stores=str(job.stores.folder),
+        stores=job.stores,
         deep=deep_cost_model() if allowance.deep else "",
         runner=runner,
     )

@@ -16,7 +16,7 @@ from edgetrain.cli.command import table
 from edgetrain.cli.console import Console
 from edgetrain.cli.trust import trust_of
 from edgetrain.errors import DataError, UsageError
-from edgetrain.locate import schedules_path, teams_dir
+from edgetrain.locate import schedules_path, teams_dir, uses_seed
 from edgetrain.units import show_bytes, show_seconds
 from edgetrain_tuner.cache.entry import OUTCOMES, Entry
 from edgetrain_tuner.cache.jsonl import BadLine, write_lines
@@ -36,7 +36,8 @@ def store_path(arguments: argparse.Namespace) -> Path:
 
 @contextlib.contextmanager
 def opened(arguments: argparse.Namespace) -> Iterator[Levels]:
-    with Levels.open(user_path=store_path(arguments), teams_folder=teams_dir(), seed_folder=SEED_FOLDER) as levels:
+    seed_folder = SEED_FOLDER if uses_seed() else None
+    with Levels.open(user_path=store_path(arguments), teams_folder=teams_dir(), seed_folder=seed_folder) as levels:
         yield levels
 
 

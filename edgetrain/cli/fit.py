@@ -164,7 +164,10 @@ VERB = Verb(
             name="--trial-time",
             metavar="TIME",
             parse=parse_seconds,
-            help="how long schedules of others may be tried here before they are used: 20s (default); 0s uses none",
+            help=(
+                "how long schedules of others may be tried here before they are used; 0s uses none; without it a tenth "
+                "of what the run will take, 5s to 20s"
+            ),
         ),
         Flag(name="--adapt", help="go over to a smaller plan when this machine runs short of memory, and back later"),
         Flag(

@@ -69,7 +69,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.dump is not None:
         dump_stages(arguments.dump, job, compiled, plan, None, None)
     explanation = explain(
-        compiled.graph, plan, carbon=job.carbon, is_timed=arguments.calibrate, smallest_bytes=smallest_bytes
+        compiled.graph,
+        plan,
+        carbon=job.carbon,
+        is_timed=arguments.calibrate,
+        smallest_bytes=smallest_bytes,
+        traffic=compiled.traffic,
     )
     points = _sweep(job, compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")

@@ -27,6 +27,10 @@ class DeviceCosts:
     joules_per_flop: float
     joules_per_byte: float
 
+    def seconds(self, flops: int, moved_bytes: int) -> Seconds:
+        """Of one call: the slower of arithmetic and memory traffic, plus the launch."""
+        return Seconds(max(flops / self.flops_per_s, moved_bytes / self.memory_bytes_per_s) + self.launch_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCost:
@@ -64,9 +68,8 @@ def analytic_costs(graph: TrainGraph, function: str, device: DeviceCosts) -> Map
     costs: dict[str, OpCost] = {}
     for op in graph.functions[function]:
         moved_bytes = graph.bytes_moved(op)
-        busy_s = max(op.flops / device.flops_per_s, moved_bytes / device.memory_bytes_per_s)
         costs[op.name] = OpCost(
-            seconds=Seconds(busy_s + device.launch_s),
+            seconds=device.seconds(op.flops, moved_bytes),
             joules=Joules(op.flops * device.joules_per_flop + moved_bytes * device.joules_per_byte),
         )
     return costs

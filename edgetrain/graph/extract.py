@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,12 @@ from edgetrain._tvm import Constant, PrimFunc, relax, tvm, tvm_ffi
 from edgetrain.errors import InternalError
 from edgetrain.graph.build import LOSS, BuiltFunction, BuiltStep
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
+from edgetrain.graph.traffic import Traffic
 from edgetrain.model.model import Array
 
 log = logging.getLogger(__name__)
+
+STEP = "step"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class Extracted:
     graph: TrainGraph
     kernels: tuple[Kernel, ...]
     initial: Mapping[str, Array]  # parameters, state and constants
+    traffic: Traffic | None = None  # of a step; None where nobody counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +49,35 @@ class _Call:
     writes: tuple[str, ...]
 
 
-def fuse(built: BuiltStep) -> Any:
-    """The module with every op a call to a PrimFunc, elementwise neighbours fused into one."""
-    entries = list(built.functions)
+def legalize(built: BuiltStep) -> Any:
+    """The module with every op a call to a PrimFunc of its own."""
     passes = [
-        relax.transform.DeadCodeElimination(entries),
+        relax.transform.DeadCodeElimination(list(built.functions)),
         relax.transform.LegalizeOps(),
         relax.transform.AnnotateTIROpPattern(),
-        relax.transform.FuseOps(),
-        relax.transform.FuseTIR(),
-        relax.transform.DeadCodeElimination(entries),
-        relax.transform.CanonicalizeBindings(),
     ]
+    return _passed(built.module, passes)
+
+
+def fuse(legalized: Any, built: BuiltStep) -> Any:
+    """The module that `legalize` left, elementwise neighbours fused into one PrimFunc."""
+    return _tidied(_passed(legalized, [relax.transform.FuseOps(), relax.transform.FuseTIR()]), built)
+
+
+def _tidied(module: Any, built: BuiltStep) -> Any:
+    passes = [relax.transform.DeadCodeElimination(list(built.functions)), relax.transform.CanonicalizeBindings()]
+    return _passed(module, passes)
+
+
+def _passed(module: Any, passes: list[Any]) -> Any:
     with tvm.transform.PassContext(opt_level=3):
-        return tvm.ir.transform.Sequential(passes)(built.module)
+        return tvm.ir.transform.Sequential(passes)(module)
 
 
 def extract(built: BuiltStep, name: str) -> Extracted:
     """The training graph and its kernels. Scratch is unknown before lowering and filled in there."""
-    module = fuse(built)
+    legalized = legalize(built)
+    module = fuse(legalized, built)
     tensors = dict(built.tensors)
     initial = dict(built.initial)
     symbols = _SymbolTable(module)
@@ -90,7 +104,22 @@ def extract(built: BuiltStep, name: str) -> Extracted:
     graph = TrainGraph(name=name, tensors=tensors, functions=functions)
     validate(graph)
     log.info("extracted %s", ", ".join(f"{f}: {len(ops)} ops" for f, ops in functions.items()))
-    return Extracted(graph=graph, kernels=symbols.kernels(), initial=initial)
+    traffic = Traffic(
+        moved_bytes=_moved(functions[STEP], tensors),
+        unfused_bytes=_unfused_bytes(_tidied(legalized, built), built),
+    )
+    return Extracted(graph=graph, kernels=symbols.kernels(), initial=initial, traffic=traffic)
+
+
+def _moved(calls: Iterable[Op | _Call], tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensors[name].nbytes for call in calls for name in (*call.reads, *call.writes))
+
+
+def _unfused_bytes(module: Any, built: BuiltStep) -> int:
+    """What a step would move if each of its ops were a kernel of its own."""
+    tensors = dict(built.tensors)
+    calls = _read_function(module[STEP], built.functions[STEP], STEP, tensors, dict(built.initial), _views(module))
+    return _moved(calls, tensors)
 
 
 class _SymbolTable:

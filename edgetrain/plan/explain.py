@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.graph.ir import Phase, Role, TrainGraph
+from edgetrain.graph.traffic import Traffic
 from edgetrain.plan.schedule import (
     ALIGNMENT_BYTES,
     Compute,
@@ -76,6 +77,7 @@ class Explanation:
     gap: float | None  # how much cheaper `step` could be at most, as far as the solver has proven
     written_bytes: int  # to storage, in a step
     smallest_bytes: int | None  # the least budget that works; None where nobody looked for it
+    traffic: Traffic | None  # of a step that recomputes nothing; None where nobody counted
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
@@ -108,6 +110,8 @@ class Explanation:
     def _work(self) -> tuple[str, ...]:
         time = f"{show_seconds(self.seconds)}{' of measured kernels' if self.is_timed else ''}"
         lines = [f"one step: {time}, {show_joules(self.joules)} (modelled), {self._co2}"]
+        if self.traffic is not None:
+            lines.append(f"traffic: {self.traffic.to_text()}")
         if self.slowdown is not None and self.keep_all_bytes is not None:
             kept = show_bytes(self.keep_all_bytes)
             lines.append(f"slowdown: {self.slowdown:.2f}x against keeping everything, which needs {kept}")
@@ -154,6 +158,7 @@ def explain(
     carbon: CarbonIntensity = WORLD_AVERAGE,
     is_timed: bool = False,
     smallest_bytes: int | None = None,
+    traffic: Traffic | None = None,
 ) -> Explanation:
     """Replays the plan and says who holds what when memory is fullest. `is_timed`: it was made of measured times.
 
@@ -195,6 +200,7 @@ def explain(
         gap=plan.gap,
         written_bytes=plan.written_bytes,
         smallest_bytes=smallest_bytes,
+        traffic=traffic,
     )
 
 

@@ -17,5 +17,5 @@ def try_entries(
     """Tries them all, and stores what was learned. Raises as `compile_graph` does."""
     with tempfile.TemporaryDirectory(prefix="edgetrain-try-") as out:
         job = {"job": "try", "request": request.to_json(), "out": out}
-        run_compiler({**job, "stores": str(stores.folder), "terms": terms.to_json()}, progress)
+        run_compiler({**job, "stores": stores.to_json(), "terms": terms.to_json()}, progress)
         return read_trials(Path(out) / TRIALS)

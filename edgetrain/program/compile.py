@@ -22,6 +22,7 @@ import numpy.typing as npt
 from edgetrain.errors import ModelError
 from edgetrain.graph.ir import TrainGraph, from_json
 from edgetrain.graph.options import TrainOptions
+from edgetrain.graph.traffic import Traffic
 from edgetrain.plan.arena import layout_persistent
 from edgetrain.program.cache import BuildCache, cache_key, file_sha256
 from edgetrain.program.compiler import Progress, run_compiler
@@ -152,6 +153,11 @@ class Compiled:
         facts: dict[str, Any] = json.loads((self.directory / FACTS).read_text(encoding="utf-8"))
         return facts
 
+    @property
+    def traffic(self) -> Traffic:
+        """What a step moves, and would move without fusion."""
+        return Traffic.from_json(self.facts["traffic"])
+
     @cached_property
     def schedules(self) -> Mapping[str, KernelRecord]:
         """Of each kernel, by its symbol. Where a schedule comes from is told as it was asked for this time."""
@@ -270,7 +276,7 @@ def _compile(
     terms: TrialTerms | None = None,
 ) -> None:
     choosing = {
-        "stores": str(stores.folder) if stores is not None else None,
+        "stores": stores.to_json() if stores is not None else None,
         "terms": terms.to_json() if terms is not None else None,
     }
     job = {"job": "compile", "request": request.to_json(), "out": str(out), "objects": str(cache.root / _OBJECTS)}

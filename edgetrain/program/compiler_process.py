@@ -146,6 +146,7 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         "adapters": [adapter.to_json() for adapter in built.adapters],
         "output_axes": dict(built.output_axes),
         "rewrites": list(model.rewrites),
+        "traffic": extracted.traffic.to_json() if extracted.traffic is not None else None,
     }
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
@@ -182,7 +183,7 @@ def _choices(
         return request.schedules
     if job["stores"] is None or request.tuned_for is None:
         return {}
-    stores = ScheduleStores(folder=Path(job["stores"]))
+    stores = ScheduleStores.from_json(job["stores"])
     if job["terms"] is None:
         return stores.choose(workloads, request.tuned_for).choices
     from edgetrain.program.try_schedules import choose_after_trials
@@ -226,7 +227,7 @@ def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     from edgetrain.program.try_schedules import try_claims
 
     bench = _bench(request, extracted, job["terms"], channel)
-    write_trials(out / TRIALS, try_claims(bench, ScheduleStores(folder=Path(job["stores"]))))
+    write_trials(out / TRIALS, try_claims(bench, ScheduleStores.from_json(job["stores"])))
 
 
 def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:

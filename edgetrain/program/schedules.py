@@ -124,9 +124,18 @@ def choices_of(records: Mapping[str, KernelRecord]) -> dict[str, ScheduleChoice]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleStores:
-    """Where schedules are kept on this machine."""
+    """Where schedules are kept on this machine, and where those that came with edgetrain are, if they are used."""
 
     folder: Path
+    seed_folder: Path | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"folder": str(self.folder), "seed_folder": None if self.seed_folder is None else str(self.seed_folder)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> ScheduleStores:
+        seed = data["seed_folder"]
+        return ScheduleStores(folder=Path(data["folder"]), seed_folder=None if seed is None else Path(seed))
 
     @property
     def user_path(self) -> Path:
@@ -140,7 +149,9 @@ class ScheduleStores:
     def opened(self) -> Iterator[Levels]:
         """Raises `CacheError`, `OSError` or `sqlite3.Error` where the user's store cannot be opened."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with Levels.open(user_path=self.user_path, teams_folder=self.teams_folder) as levels:
+        with Levels.open(
+            user_path=self.user_path, teams_folder=self.teams_folder, seed_folder=self.seed_folder
+        ) as levels:
             yield levels
 
     def choose(
@@ -187,7 +198,7 @@ def choose_schedules(
 
 def choice_of(lender: Donor, schedule: Schedule) -> ScheduleChoice:
     """The schedule, with where it comes from."""
-    source = CACHE if lender.is_known else TRANSFERRED
+    source = CACHE if lender.is_known or lender.is_shipped else TRANSFERRED
     return ScheduleChoice(schedule=schedule, source=source, level=lender.level, entry=lender.id)
 
 

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgetrain.cost.analytic import DeviceCosts
 from edgetrain_tuner.measure.outcome import MEASURED, WRONG, Outcome
 from edgetrain_tuner.measure.worker import Limits
 from edgetrain_tuner.search import MARGIN
 
 TRIALS = "trials.json"
 TRYING = "trying schedules"  # the stage whose progress is counted in kernels
-SECONDS = 20.0
 MEASURING = (sys.executable, "-P", "-m", "edgetrain.program.measuring_process")
 
 HOLDS, SLOWER, FAILS = "holds", "slower", "fails"
@@ -35,18 +35,23 @@ class Origin:
 class Trials:
     """How long may be tried, and by which process. When the time is up no other kernel is begun."""
 
-    seconds: float | None = SECONDS  # 0: nothing is tried; None: everything is
+    seconds: float | None = None  # 0: nothing is tried; None: by the run's length (`trial_time.py`)
     measuring: tuple[str, ...] = MEASURING
     limits: Limits = field(default_factory=Limits)  # of one candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialTerms:
-    """For a target that is this machine: only what was measured on it is used, and the rest is tried."""
+    """For a target that is this machine: only what was measured on it is used, and the rest is tried.
+
+    `batches` is how often the run ahead calls the step; None where there is no run, and nothing to weigh trials with.
+    """
 
     origin: Origin
     threads: int
     trials: Trials
+    device: DeviceCosts  # modelled: to say which kernel is heavier, and how long the run will take
+    batches: int | None = None
 
     @property
     def are_allowed(self) -> bool:
@@ -64,6 +69,8 @@ class TrialTerms:
             trials=Trials(
                 seconds=trials["seconds"], measuring=tuple(trials["measuring"]), limits=Limits(**trials["limits"])
             ),
+            device=DeviceCosts(**data["device"]),
+            batches=data["batches"],
         )
 
 

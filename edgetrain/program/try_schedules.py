@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -16,6 +15,7 @@ from edgetrain.graph.extract import Extracted
 from edgetrain.program.compile import CompileRequest
 from edgetrain.program.learned import entry_of
 from edgetrain.program.schedules import ScheduleChoice, ScheduleStores, choice_of, choose_schedules
+from edgetrain.program.trial_time import StepTimes, allowed_seconds
 from edgetrain.program.trials import NOTHING_TRIED, TrialReport, TrialTerms, TriedSchedule
 from edgetrain.program.tune_kernels import calls_of, subject_of
 from edgetrain_tuner import rules
@@ -32,8 +32,6 @@ from edgetrain_tuner.transfer import Donor, claims, identity
 from edgetrain_tuner.workload import workload_of
 
 log = logging.getLogger(__name__)
-
-_OPERATIONS_A_BYTE = 16  # what a core does while a byte comes from memory, about: to say which kernel is heavier
 
 Counted = Callable[[int, int], None]  # kernels: done, in all
 
@@ -72,8 +70,9 @@ def choose_after_trials(bench: TrialBench, workloads: Mapping[str, Workload], st
             known = choose_schedules(workloads, bench.target, levels, machine=machine)
             if not known.untried or not bench.terms.are_allowed:
                 return Chosen(choices=known.choices)
+            times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.device)
             lent = _Lent.of(bench, workloads, known.untried)
-            report = _try_all(bench, lent, levels)
+            report = _try_all(bench, lent, times, levels)
             after = choose_schedules(workloads, bench.target, levels, machine=machine).choices
     except (CacheError, OSError, sqlite3.Error) as error:
         log.warning("the schedule cache %s is left out: %s", stores.folder, error)
@@ -87,7 +86,9 @@ def try_claims(bench: TrialBench, stores: ScheduleStores) -> TrialReport:
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in bench.extracted.kernels}
     with stores.opened() as levels:
         found = {symbol: tuple(claims(workload, bench.target, levels)) for symbol, workload in workloads.items()}
-        return _try_all(bench, _Lent.of(bench, workloads, {s: donors for s, donors in found.items() if donors}), levels)
+        lent = _Lent.of(bench, workloads, {s: donors for s, donors in found.items() if donors})
+        times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.device)
+        return _try_all(bench, lent, times, levels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,7 @@ class _Lent:
         return choice_of(lenders[0], choice.schedule) if lenders and choice.schedule else choice
 
 
-def _try_all(bench: TrialBench, lent: _Lent, levels: Levels) -> TrialReport:
+def _try_all(bench: TrialBench, lent: _Lent, times: StepTimes, levels: Levels) -> TrialReport:
     """Every contest, the heaviest kernel first, until the time is up; what was learned is stored as it comes."""
     contests = list(lent.contests.values())
     tried: list[TriedSchedule] = []
@@ -166,7 +167,7 @@ def _try_all(bench: TrialBench, lent: _Lent, levels: Levels) -> TrialReport:
             learn(contest, schedule, Outcome(status=REFUSED, message=why))
     left = sum(1 for contest in contests if contest.racing)
     bench.progress(len(contests) - left, len(contests))
-    for tuned in _raced(bench, contests):
+    for tuned in _raced(bench, contests, times):
         contest = contests[tuned.number]
         if tuned.failure:
             unmeasured[contest.name] = tuned.failure
@@ -178,10 +179,9 @@ def _try_all(bench: TrialBench, lent: _Lent, levels: Levels) -> TrialReport:
     return TrialReport(tried=tuple(tried), left=left, unmeasured=unmeasured)
 
 
-def _raced(bench: TrialBench, contests: Sequence[_Contest]) -> Iterator[Tuned]:
+def _raced(bench: TrialBench, contests: Sequence[_Contest], times: StepTimes) -> Iterator[Tuned]:
     kernels = {kernel.symbol: kernel for kernel in bench.extracted.kernels}
     calls = calls_of(bench.extracted)
-    how_often = Counter(op.kernel for op in bench.extracted.graph.functions["step"])
     (codegen,) = (codegen for codegen in bench.request.codegens if not codegen.triple)
     trials = bench.terms.trials
     hello = {"codegen": asdict(codegen), "threads": bench.terms.threads, "features": asdict(bench.features)}
@@ -193,11 +193,7 @@ def _raced(bench: TrialBench, contests: Sequence[_Contest]) -> Iterator[Tuned]:
         return answer if isinstance(answer, str) else ""
 
     entrants = [
-        Entrant(
-            number=number,
-            weight=_weight(contest.workload) * max(1, how_often[contest.symbol]),
-            schedules=contest.racing,
-        )
+        Entrant(number=number, weight=times.kernel_s[contest.symbol], schedules=contest.racing)
         for number, contest in enumerate(contests)
         if contest.racing
     ]
@@ -205,11 +201,7 @@ def _raced(bench: TrialBench, contests: Sequence[_Contest]) -> Iterator[Tuned]:
         yield from race(
             entrants,
             worker,
-            Allowance(seconds=trials.seconds, clock=time.monotonic),
+            Allowance(seconds=allowed_seconds(bench.terms, times), clock=time.monotonic),
             opened=opened,
             closed=lambda entrant: worker.close(entrant.number),
         )
-
-
-def _weight(workload: Workload) -> float:
-    return float(max(workload.operations, _OPERATIONS_A_BYTE * workload.bytes))

@@ -14,7 +14,7 @@ from edgetrain.errors import DeviceError, error_from_json
 from edgetrain.program.compile import CodegenRequest, CompileRequest
 from edgetrain.program.compiler import Progress, run_compiler
 from edgetrain.program.runners import Runner
-from edgetrain.program.schedules import schedule_from_json, workload_from_json
+from edgetrain.program.schedules import ScheduleStores, schedule_from_json, workload_from_json
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import Schedule
@@ -37,20 +37,21 @@ class TuneRequest:
     codegen: CodegenRequest  # of what measures: this machine, or the runner's device
     threads: int
     weights: Mapping[str, float]
+    stores: ScheduleStores
     trials: int | None = None
     seconds: float | None = None
-    stores: str = ""
     deep: str = ""
     runner: Runner | None = None  # None: this machine measures
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "stores", "deep")}
+        plain = {name: getattr(self, name) for name in ("threads", "trials", "seconds", "deep")}
         return {
             **plain,
             "compile": self.compile.to_json(),
             "codegen": asdict(self.codegen),
             "weights": dict(self.weights),
             "runner": None if self.runner is None else self.runner.to_json(),
+            "stores": self.stores.to_json(),
         }
 
     @classmethod
@@ -59,6 +60,7 @@ class TuneRequest:
             "compile": CompileRequest.from_json(data["compile"]),
             "codegen": CodegenRequest.from_json(data["codegen"]),
             "runner": None if data["runner"] is None else Runner.from_json(data["runner"]),
+            "stores": ScheduleStores.from_json(data["stores"]),
         }
         return cls(**{**data, **parts})
 

@@ -6,14 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op
 from edgetrain.program.runners import Runner
-from edgetrain.program.schedules import CACHE, TRANSFERRED, ScheduleStores
+from edgetrain.program.schedules import CACHE, TRANSFERRED
 from edgetrain.program.trials import MEASURING
 from edgetrain.program.tune import DEEP, SEARCHED, KernelTrial, Searched, TunedKernel, TuneRequest
 from edgetrain_tuner import rules
@@ -63,7 +62,7 @@ def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[
     lost: list[MeasuringLostError] = []
     kernels = {kernel.symbol: kernel for kernel in extracted.kernels if kernel.symbol in request.weights}
     symbols = list(kernels)
-    with ScheduleStores(folder=Path(request.stores)).opened() as levels, _worker(request, features) as worker:
+    with request.stores.opened() as levels, _worker(request, features) as worker:
         search_ = _Search(extracted, features, request.compile.tuned_for, levels)
         subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
         tunables = [

@@ -278,4 +278,5 @@ def _report(
         versions=dict(program.manifest.versions),
         recipe=recipe_data,
         kernels=summary([record.choice for record in compiled.schedules.values()], compiled.trials),
+        traffic=compiled.traffic,
     )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from edgetrain.cost.carbon import CarbonIntensity
+from edgetrain.graph.traffic import Traffic
 from edgetrain.run.checkpoint import Validation
 from edgetrain.run.durable import replaced_file
 from edgetrain.run.energy import EnergyMeter
@@ -99,6 +100,7 @@ class RunReport:
     recipe: Mapping[str, Json] = field(default_factory=dict)
     phases: tuple[Phase, ...] = ()  # plan by plan, the last one included
     kernels: Mapping[str, Json] = field(default_factory=dict)  # how many have their schedule from where
+    traffic: Traffic | None = None  # of a step that recomputes nothing
 
     @property
     def is_within_budget(self) -> bool:
@@ -119,6 +121,7 @@ class RunReport:
             ("memory", self._memory_text()),
             *((("plans", self._phases_text()),) if len(self.phases) > 1 else ()),
             ("time", self._time_text()),
+            *((("traffic", self.traffic.to_text()),) if self.traffic is not None else ()),
             *((("energy", self.energy.to_text()),) if self.energy is not None else ()),
             ("loss", self._loss_text()),
             *((f"test {name.replace('_', ' ')}", f"{value:.4g}") for name, value in self.test.items()),

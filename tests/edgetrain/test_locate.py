@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import InternalError
-from edgetrain.locate import data_path, schedules_path, teams_dir, user_cache_dir
+from edgetrain.locate import data_path, schedules_path, teams_dir, user_cache_dir, uses_seed
 
 
 def test_a_checkout_has_its_profiles_beside_the_package(tmp_path: Path) -> None:
@@ -49,3 +49,9 @@ def test_schedules_lie_in_one_folder_of_the_cache() -> None:
     environment = {"XDG_CACHE_HOME": "/var/cache/me"}
     assert schedules_path(environment) == Path("/var/cache/me/edgetrain/schedules/user.sqlite")
     assert teams_dir(environment) == Path("/var/cache/me/edgetrain/schedules/teams")
+
+
+@pytest.mark.parametrize(("value", "is_used"), [(None, True), ("", True), ("on", True), ("off", False)])
+def test_the_seed_of_schedules_is_used_unless_switched_off(value: str | None, is_used: bool) -> None:
+    environment = {} if value is None else {"EDGETRAIN_SCHEDULE_SEED": value}
+    assert uses_seed(environment) is is_used

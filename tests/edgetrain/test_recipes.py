@@ -83,6 +83,22 @@ def test_json_of_another_format_is_refused() -> None:
         Recipe.from_json('{"format": "edgetrain.recipe/0"}')
 
 
+@pytest.mark.parametrize(
+    ("overrides", "batches"),
+    [
+        ((), 3 * 8),
+        (("train.steps=5",), 5),
+        (("train.steps=99",), 3 * 8),
+        (("train.accumulate=3",), 3 * 6),  # two of the eight are left over in each epoch
+        (("train.accumulate=3", "train.steps=4"), 12),
+        (("train.batch=128",), 0),
+    ],
+)
+def test_a_run_s_batches_are_counted_as_it_will_take_them(overrides: tuple[str, ...], batches: int) -> None:
+    train = load_recipe("digits", ("train.epochs=3", "train.batch=12", *overrides)).train
+    assert train.batches(100) == batches
+
+
 def test_overrides_are_typed_and_the_last_one_wins() -> None:
     recipe = load_recipe(
         "digits",

@@ -38,7 +38,7 @@ def _job(build_cache: BuildCache, stores: Path, *overrides: str) -> Job:
         target=load_target("host"),
         cache=build_cache,
         stores=ScheduleStores(folder=stores),
-        trials=Trials(measuring=measuring("faster", stores / "asked")),
+        trials=Trials(seconds=20.0, measuring=measuring("faster", stores / "asked")),
         threads=1,
     )
 
@@ -177,7 +177,7 @@ def slow_entry(job: Job, *, claimed: float = 5.0) -> Entry:
 def test_a_boast_is_outraced_in_earnest_and_the_next_fit_knows(build_cache: BuildCache, tmp_path: Path) -> None:
     """With the process that really measures."""
     stores = tmp_path / "stores"
-    job = dataclasses.replace(_job(build_cache, stores, "train.batch=8"), trials=Trials())
+    job = dataclasses.replace(_job(build_cache, stores, "train.batch=8"), trials=Trials(seconds=20.0))
     boast = slow_entry(job)
     with ScheduleStores(folder=stores).opened() as levels:
         levels.user.put(boast)

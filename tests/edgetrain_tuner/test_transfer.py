@@ -26,6 +26,7 @@ class Lent:
     entry: Entry
     level: str = "team"
     own: Entry | None = None
+    shipped: Entry | None = None
 
 
 class Shelf:
@@ -212,3 +213,62 @@ def test_claims_are_what_is_said_to_be_faster_for_this_very_kernel() -> None:
     foreign = entry(tile=(4, 4), target=BOARD)
     found = claims(WORKLOAD, HOST, Shelf(one, other, nothing, foreign, _sized(384, 512, 256)))
     assert {donor.id for donor in found} == {one.id, other.id}
+
+
+def _seed(*entries: Entry) -> list[Lent]:
+    return [Lent(one, "seed", shipped=one) for one in entries]
+
+
+def test_the_seed_is_taken_untried_for_the_same_kernel_registers_and_cores() -> None:
+    cache = dataclasses.replace(HOST, cache_bytes=HOST.cache_bytes // 2)
+    found = prospects(WORKLOAD, HOST, Shelf(lent=_seed(entry(tile=(1, 1), target=cache))), machine=MACHINE)
+    assert found.proven is not None
+    assert (_tile(found.proven), found.proven.level, found.proven.is_shipped) == ((1, 1), "seed", True)
+    assert found.untried == ()
+    assert choose(WORKLOAD, HOST, Shelf(lent=_seed(entry(tile=(1, 1), target=cache)))) == found.proven
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"vector_bits": 512}, {"vector_registers": 32}, {"cores": 64}],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_seed_for_other_registers_or_cores_is_not_taken(change: dict[str, int]) -> None:
+    other = entry(tile=(1, 1), target=dataclasses.replace(HOST, **change))  # type: ignore[arg-type]
+    assert other.target != HOST
+    assert prospects(WORKLOAD, HOST, Shelf(lent=_seed(other)), machine=MACHINE) == Prospects()
+
+
+def test_the_seed_for_another_shape_is_lent_and_tried_like_any_other() -> None:
+    found = prospects(WORKLOAD, HOST, Shelf(lent=_seed(_sized(400, 512, 128))), machine=MACHINE)
+    assert found.proven is None
+    assert [donor.level for donor in found.untried] == ["seed"]
+
+
+def test_what_was_tried_here_goes_before_the_seed() -> None:
+    seed = _seed(entry(tile=(1, 1), measurements=(_measured(3.0, THERE),)))
+    held = entry(tile=(2, 2), measurements=(_measured(1.2, HERE),))
+    found = prospects(WORKLOAD, HOST, Shelf(own=[held], lent=seed), machine=MACHINE)
+    assert found.proven is not None
+    assert _tile(found.proven) == (2, 2)
+    assert [_tile(donor) for donor in found.untried] == [(1, 1)], "it says more than what holds: a claim"
+    lost = entry(tile=(1, 1), outcome="slower", measurements=(_measured(0.9, HERE),))
+    assert prospects(WORKLOAD, HOST, Shelf(own=[lost], lent=seed), machine=MACHINE) == Prospects()
+
+
+def test_a_team_cannot_speak_for_the_seed() -> None:
+    """The same schedule in both: what the seed alone says of it counts, and here that is too little."""
+    poor = entry(tile=(1, 1), measurements=(_measured(1.01, THERE),))
+    boast = dataclasses.replace(poor, measurements=(_measured(9.0, THERE),))
+    found = prospects(WORKLOAD, HOST, Shelf(lent=[Lent(boast, "team", shipped=poor)]), machine=MACHINE)
+    assert found.proven is None
+    assert [_tile(donor) for donor in found.untried] == [(1, 1)]
+
+
+def test_more_than_the_seed_says_is_worth_a_trial_and_the_seed_itself_is_not() -> None:
+    seed = _seed(entry(tile=(1, 1), measurements=(_measured(1.5, THERE),)))
+    more = entry(tile=(2, 2), measurements=(_measured(2.0, THERE),))
+    found = prospects(WORKLOAD, HOST, Shelf(more, lent=seed), machine=MACHINE)
+    assert found.proven is not None
+    assert _tile(found.proven) == (1, 1)
+    assert [_tile(donor) for donor in found.untried] == [(2, 2)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgetrain_tuner.cache.entry import Entry, Target, Workload
+from edgetrain_tuner.cache.levels import SEED
 from edgetrain_tuner.schedule import RULES_VERSION, Schedule
 
 SAME, CLASS, FAMILY = "same", "class", "family"
@@ -25,7 +26,7 @@ FASTER, FAILED = "faster", "failed"
 
 
 class Lending(Protocol):
-    """An entry, the level of the cache that has it, and what the user's own store alone says of it."""
+    """An entry, the level of the cache that has it, and what the user's own store and the seed alone say of it."""
 
     @property
     def entry(self) -> Entry: ...
@@ -35,6 +36,9 @@ class Lending(Protocol):
 
     @property
     def own(self) -> Entry | None: ...
+
+    @property
+    def shipped(self) -> Entry | None: ...
 
 
 class Lenders(Protocol):
@@ -55,6 +59,7 @@ class Donor:
     is_faster: bool  # than the default, all things considered: one that lost in a real step is not
     level: str
     id: str
+    is_shipped: bool = False  # with edgetrain, for this very kernel: taken without a trial, as rules are
 
     @property
     def is_known(self) -> bool:
@@ -109,9 +114,10 @@ def choose(workload: Workload, target: Target, lenders: Lenders) -> Donor | None
     The same kernel on the same target counts as known: its best where that is faster by a margin, else the rule's. A
     near kernel lends where class, registers and cores are the same and the shape is close.
     """
-    found = _sound_donors(workload, target, lenders.lookup(workload.class_, target))
+    lendings = lenders.lookup(workload.class_, target)
+    found = _sound_donors(workload, target, lendings)
     known = [donor for donor in found if donor.is_known]
-    return _best(known) if known else _nearest(found)
+    return _best(known) if known else _best(_shipped(workload, target, lendings)) or _nearest(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +131,22 @@ class Prospects:
 def prospects(workload: Workload, target: Target, lenders: Lenders, *, machine: str) -> Prospects:
     """What the user's own store knows of the kernel on this machine, and whose word is to be put to the test.
 
-    Nobody else's word counts: a measurement that a stranger says was made here is a claim like another. Worth a trial
-    is what claims more for this very kernel than held so far, and where nobody knows this one, what the nearest lends.
+    Where it knows of none that holds, what came with edgetrain is taken, unless it was tried here. Nobody else's word
+    counts: a measurement that a stranger says was made here is a claim like another. Worth a trial is what claims more
+    for this very kernel than held so far, and where nobody knows this one, what the nearest lends.
     """
     lendings = lenders.lookup(workload.class_, target)
     verdicts = [one for one in (_verdict(workload, target, lending, machine) for lending in lendings) if one]
-    proven = _best(verdicts)
+    tried_here = {verdict.schedule for verdict in verdicts}
+    shipped = _best([one for one in _shipped(workload, target, lendings) if one.schedule not in tried_here])
+    proven = _best(verdicts) or shipped
     found = _sound_donors(workload, target, lendings)
     known = [donor for donor in found if donor.is_known]
-    if not known and not verdicts:
+    if not known and not verdicts and shipped is None:
         nearest = _nearest(found)
         return Prospects(untried=(nearest,) if nearest is not None else ())
-    tried_here = {verdict.schedule for verdict in verdicts}
+    if proven is not None:
+        tried_here.add(proven.schedule)
     least = LEAST_SPEEDUP[SAME] * (proven.speedup if proven is not None else 1.0)
     promising = [d for d in known if d.is_faster and d.speedup >= least and d.schedule not in tried_here]
     untried: dict[Schedule, Donor] = {}
@@ -165,6 +175,20 @@ def _verdict(workload: Workload, target: Target, lending: Lending, machine: str)
     if here.speedup is None:
         return donor if own.outcome == FAILED else None
     return dataclasses.replace(donor, speedup=here.speedup, is_faster=donor.is_faster and _is_sound(own))
+
+
+def _shipped(workload: Workload, target: Target, lendings: Sequence[Lending]) -> list[Donor]:
+    """What the seed alone says of this very kernel, for a target with the same registers and cores.
+
+    Rules go by no more than that, and both came with the same code: so one is as good as the other, untried.
+    """
+    seed = (one.shipped for one in lendings if one.shipped is not None and _is_sound(one.shipped))
+    found = (_donor(workload, target, entry, SEED) for entry in seed)
+    return [
+        dataclasses.replace(donor, is_shipped=True)
+        for donor in found
+        if donor is not None and donor.likeness == SAME and _is_near(donor.target_distance)
+    ]
 
 
 def _best(known: Sequence[Donor]) -> Donor | None:

@@ -17,7 +17,7 @@ from edgetrain.cli.cache_local import details, listing
 from edgetrain.cli.cache_sharing import summary
 from edgetrain.cli.entry import main
 from edgetrain.locate import schedules_path, teams_dir
-from edgetrain_tuner.cache.levels import Found
+from edgetrain_tuner.cache.levels import SEED_FOLDER, Found, Seed
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.sync import Refused, Transfer
 from edgetrain_tuner.cache.teams import Team, remembered_teams
@@ -35,7 +35,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("EDGETRAIN_CACHE_TOKEN", raising=False)
-    monkeypatch.setattr("edgetrain.cli.cache_local.SEED_FOLDER", tmp_path / "seed")
     with Store.open(schedules_path()) as store:
         store.put_all([entry(1), entry(2, outcome="failed", measurements=()), entry(3, class_=5, target=BOARD)])
     return tmp_path
@@ -77,11 +76,22 @@ def test_a_transfer_is_told_in_a_line() -> None:
     assert summary(team, one, "pushed", "to") == "pushed 1 schedule for 1 kernel class to https://cache.example.org"
 
 
+def test_what_ships_is_listed_and_counted_unless_it_is_switched_off(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "seed" not in [level["level"] for level in answer(capsys, "stats")["levels"]]
+    monkeypatch.delenv("EDGETRAIN_SCHEDULE_SEED")
+    shipped = [one.id for one in Seed.read(SEED_FOLDER)]
+    assert sorted(one["id"] for one in answer(capsys, "ls", "--level", "seed")) == shipped
+    (level,) = [level for level in answer(capsys, "stats")["levels"] if level["level"] == "seed"]
+    assert (level["source"], level["schedules"]) == ("edgetrain", len(shipped))
+
+
 def test_lists_can_be_narrowed_and_one_can_be_shown(capsys: Capture) -> None:
     assert len(answer(capsys, "ls")) == 3
     (board,) = answer(capsys, "ls", "aarch64")
     assert board["id"] == entry(3, class_=5, target=BOARD).id
-    assert answer(capsys, "ls", "--level", "seed") == []
+    assert answer(capsys, "ls", "--level", "seed") == []  # the tests switch it off
     assert answer(capsys, "show", board["id"][:8])["target"]["cpu"] == "cortex-a72"
     assert run("show", "abc") == 2
     assert run("show", "0" * 64) == 2

@@ -7,6 +7,7 @@ import pytest
 
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import Phase, Role, TrainGraph
+from edgetrain.graph.traffic import Traffic
 from edgetrain.plan.explain import explain, gap_text
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget
@@ -113,6 +114,15 @@ def test_the_text_is_one_screen() -> None:
         "paged: 0 tensors\n"
         "solver: greedy, nothing to decide: everything is kept\n"
     )
+
+
+def test_what_a_step_moves_is_told_where_it_was_counted() -> None:
+    graph = labelled()
+    plan = make_plan(graph, Budget(), {"step": unit_costs(graph)})
+    found = explain(graph, plan, traffic=Traffic(moved_bytes=3000, unfused_bytes=8000))
+    assert "\ntraffic: moves 3kB a step, 8kB before fusion\n" in found.to_text()
+    assert json.loads(found.to_json())["traffic"] == {"moved_bytes": 3000, "unfused_bytes": 8000}
+    assert "traffic" not in explain(graph, plan).to_text()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edgetrain.cost.analytic import DeviceCosts
 from edgetrain.errors import DataError
 from edgetrain.program import compile as compile_module
 from edgetrain.program.cache import BuildCache
@@ -22,8 +23,9 @@ from edgetrain.program.schedules import (
     summary_text,
     write_records,
 )
-from edgetrain.program.trials import TrialReport, TriedSchedule
+from edgetrain.program.trials import NOTHING_TRIED, Origin, TrialReport, Trials, TrialTerms, TriedSchedule
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Target, Versions
+from edgetrain_tuner.cache.jsonl import write_lines
 from edgetrain_tuner.cache.schedules import RuleSchedule
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import RULES_VERSION, Schedule
@@ -131,6 +133,28 @@ def test_records_survive_their_file(plain: Compiled, tmp_path: Path) -> None:
         read_records(path)
 
 
+def test_what_ships_is_used_at_once_for_the_machine_it_fits_and_said(
+    plain: Compiled, build_cache: BuildCache, tmp_path: Path
+) -> None:
+    symbol, record = _product_of(plain.schedules)
+    wanted = _with_rows(record.choice.schedule, 2)
+    (tmp_path / "seed").mkdir()
+    write_lines(tmp_path / "seed" / "digits.jsonl", [_found(record, wanted)])
+    stores = ScheduleStores(folder=tmp_path / "stores", seed_folder=tmp_path / "seed")
+    request = dataclasses.replace(_request(), tuned_for=dataclasses.replace(TARGET, cache_bytes=TARGET.cache_bytes + 1))
+    device = DeviceCosts(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0, joules_per_flop=0, joules_per_byte=0)
+    origin = Origin(machine="7" * 16, today="2026-01-31", model="digits", tool="test")
+    terms = TrialTerms(origin=origin, threads=1, trials=Trials(measuring=("/nowhere",)), device=device)
+    seeded = compile_graph(request, cache=build_cache, stores=stores, terms=terms)
+    assert seeded.schedules[symbol].choice.schedule == wanted
+    assert seeded.trials == NOTHING_TRIED
+    choices = [one.choice for one in seeded.schedules.values()]
+    assert summary_text(choices) == f"schedules: {len(choices) - 1} from rules, 1 from the cache (seed)"
+    off = compile_graph(request, cache=build_cache, stores=dataclasses.replace(stores, seed_folder=None), terms=terms)
+    assert off.identity("host") == plain.identity("host")
+    assert ScheduleStores.from_json(stores.to_json()) == stores
+
+
 def test_sources_are_counted_and_said() -> None:
     schedule = Schedule("generic", {})
     choices = [
@@ -140,7 +164,13 @@ def test_sources_are_counted_and_said() -> None:
     ]
     assert summary_text(choices) == "schedules: 3 from rules, 2 from the cache (team), 1 transferred"
     counts = {"kernels": 6, "from_rules": 3, "from_cache": {"team": 2}, "transferred": 1}
-    assert summary(choices) == {**counts, "tried": 0, "no_faster": 0, "failed": 0, "left_untried": 0}
+    assert summary(choices) == {
+        **counts,
+        "tried": 0,
+        "no_faster": 0,
+        "failed": 0,
+        "left_untried": 0,
+    }
     assert summary_text([]) == "schedules: no kernels"
 
 

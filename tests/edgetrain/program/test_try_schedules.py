@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from edgetrain.cost.analytic import DeviceCosts
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, TrainGraph
 from edgetrain.program import compiler_process
@@ -36,6 +37,7 @@ pytestmark = pytest.mark.compile
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINE = "7" * 16
+DEVICE = DeviceCosts(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0.0, joules_per_flop=0.0, joules_per_byte=0.0)
 REQUEST = dataclasses.replace(_request(), tuned_for=TARGET)
 
 
@@ -49,10 +51,16 @@ def extracted() -> Extracted:
     return compiler_process._extracted(REQUEST, io.StringIO())
 
 
-def _terms(command: tuple[str, ...], *, seconds: float | None = 20.0, limits: Limits | None = None) -> TrialTerms:
+def _terms(
+    command: tuple[str, ...],
+    *,
+    seconds: float | None = 20.0,
+    limits: Limits | None = None,
+    batches: int | None = None,
+) -> TrialTerms:
     origin = Origin(machine=MACHINE, today="2026-01-31", model="digits", tool="test")
     trials = Trials(seconds=seconds, measuring=command, limits=limits or Limits())
-    return TrialTerms(origin=origin, threads=1, trials=trials)
+    return TrialTerms(origin=origin, threads=1, trials=trials, device=DEVICE, batches=batches)
 
 
 class Machine:
@@ -78,12 +86,19 @@ class Machine:
         with self.stores.opened() as levels:
             return list(levels.user)
 
-    def choose(self, mode: str, *, seconds: float | None = 20.0, limits: Limits | None = None) -> Chosen:
+    def choose(
+        self,
+        mode: str,
+        *,
+        seconds: float | None = 20.0,
+        limits: Limits | None = None,
+        batches: int | None = None,
+    ) -> Chosen:
         bench = TrialBench(
             extracted=self._extracted,
             features=Features(vector_bits=128, vector_registers=16, cores=1),
             request=REQUEST,
-            terms=_terms(measuring(mode, self.log), seconds=seconds, limits=limits),
+            terms=_terms(measuring(mode, self.log), seconds=seconds, limits=limits, batches=batches),
             progress=lambda done, total: self.progress.append((done, total)),
         )
         return choose_after_trials(bench, _workloads(self._extracted), self.stores)
@@ -218,6 +233,12 @@ def test_what_there_is_no_time_for_has_the_rule_s_and_is_tried_the_next_time(mac
     assert symbol in machine.choose("faster").choices
 
 
+def test_a_time_that_the_user_gives_holds_however_short_the_run_is(machine: Machine, plain: Compiled) -> None:
+    symbol, claim = _claim(plain.schedules)
+    machine.put(claim)
+    assert symbol in machine.choose("faster", seconds=20.0, batches=1).choices
+
+
 def test_a_kernel_that_cannot_be_measured_is_told_and_nothing_is_learned(machine: Machine, plain: Compiled) -> None:
     _, claim = _claim(plain.schedules)
     machine.put(claim)
@@ -281,6 +302,12 @@ def test_compiling_twice_tries_once_and_gives_the_same_program(
     assert asked(log) == before
     assert (second.directory, second.trials) == (first.directory, NOTHING_TRIED)
     assert (second.schedules[symbol].choice.source, second.schedules[symbol].choice.level) == ("cache", "user")
+
+
+def test_a_short_run_tries_as_well(machine: Machine, plain: Compiled) -> None:
+    symbol, claim = _claim(plain.schedules)
+    machine.put(claim)
+    assert symbol in machine.choose("faster", seconds=None, batches=1).choices
 
 
 def test_what_fails_is_warned_of_with_its_entry_and_level(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain.cost.carbon import WORLD_AVERAGE
+from edgetrain.graph.traffic import Traffic
 from edgetrain.run.checkpoint import Validation
 from edgetrain.run.energy import EnergyMeter, PowerMeter
 from edgetrain.run.report import PLOT, Energy, RunReport, report_plot, write_report
@@ -76,6 +77,12 @@ def test_the_text_shows_planned_beside_measured() -> None:
         "trained        20 steps, 2 epochs (finished), seed 5\n"
         "ran on         x86_64, 2 threads (target host)\n"
     )
+
+
+def test_what_a_step_moves_is_told_where_it_was_counted() -> None:
+    counted = replace(REPORT, traffic=Traffic(moved_bytes=3000, unfused_bytes=8000))
+    assert "\ntraffic        moves 3kB a step, 8kB before fusion\n" in counted.to_text()
+    assert json.loads(counted.to_json())["traffic"] == {"moved_bytes": 3000, "unfused_bytes": 8000}
 
 
 @pytest.mark.parametrize(("measured", "word"), [(100_000_000, "kept"), (100_000_001, "EXCEEDED")])

@@ -2,7 +2,7 @@
 
 user   a store that this machine writes
 team   a store for each remote, written by pulls only
-seed   lines in the package, read-only
+seed   lines in the package, read-only; for the very kernel, registers and cores as good as a rule (`transfer.py`)
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Found:
     level: str
     source: str  # where that is, for people: a path or the remote's address
     own: Entry | None = None  # what the user's own store alone says of it
+    shipped: Entry | None = None  # what the seed alone says of it
 
 
 class Seed:
@@ -80,15 +81,19 @@ class Levels:
         self.levels = tuple(sorted(levels, key=lambda level: _RANK.index(level.name)))
 
     @staticmethod
-    def open(*, user_path: Path, teams_folder: Path, seed_folder: Path = SEED_FOLDER) -> Levels:
-        """A team's store that fails is left out; the user's raises `CacheError`, `OSError` or `sqlite3.Error`."""
+    def open(*, user_path: Path, teams_folder: Path, seed_folder: Path | None = SEED_FOLDER) -> Levels:
+        """A team's store that fails is left out; the user's raises `CacheError`, `OSError` or `sqlite3.Error`.
+
+        With None for the seed's folder there is no such level.
+        """
         levels = [Level(name=USER, source=str(user_path), content=Store.open(user_path))]
         for team in remembered_teams(teams_folder):
             try:
                 levels.append(Level(name=TEAM, source=team.url, content=Store.open(team.store_path)))
             except (CacheError, OSError, sqlite3.Error) as error:
                 log.warning("the schedules of %s are left out: %s", team.url, error)
-        levels.append(Level(name=SEED, source="edgetrain", content=Seed.read(seed_folder)))
+        if seed_folder is not None:
+            levels.append(Level(name=SEED, source="edgetrain", content=Seed.read(seed_folder)))
         return Levels(levels)
 
     @property
@@ -139,9 +144,10 @@ def _union(parts: Iterable[tuple[Level, Iterable[Entry]]]) -> list[Found]:
             known = found.get(entry.id)
             if known is None:
                 own = entry if level.name == USER else None
-                found[entry.id] = Found(entry=entry, level=level.name, source=level.source, own=own)
+                known = Found(entry=entry, level=level.name, source=level.source, own=own)
             else:
-                found[entry.id] = dataclasses.replace(known, entry=merge(known.entry, entry))
+                known = dataclasses.replace(known, entry=merge(known.entry, entry))
+            found[entry.id] = dataclasses.replace(known, shipped=entry) if level.name == SEED else known
     return list(found.values())
 
 

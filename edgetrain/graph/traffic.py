@@ -1,0 +1,27 @@
+"""What fusion spares: the bytes that a step's kernel calls move, and those it would move with a kernel for each op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from edgetrain.units import show_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What calls read and write, each tensor as often as it is named. Scratch is not in it: before lowering there is
+    none, and both are counted alike. Views move nothing in either."""
+
+    moved_bytes: int
+    unfused_bytes: int
+
+    def to_text(self) -> str:
+        return f"moves {show_bytes(self.moved_bytes)} a step, {show_bytes(self.unfused_bytes)} before fusion"
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, int]) -> Traffic:
+        return Traffic(**data)
