@@ -5,7 +5,8 @@
 Shapes are those of ResNet-18, MobileNetV2, EfficientNet-Lite0 and MiniLM-L6. Our kernels are scheduled by the rules
 with no search and compiled as for a program: plain C functions on the runtime's own threads, their scratch passed in.
 All packing is counted, on both sides. Both compute float32 on the same data, take turns, and must agree before they
-are timed; a speedup below 1 means that PyTorch is faster. Needs `pip install torch==2.13.0`.
+are timed; a speedup below 1 means that PyTorch is faster. `time_goes_to` says what of our own time goes where, by the
+model that chose the kernel's blocking. Needs `pip install torch==2.13.0`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
@@ -32,6 +33,11 @@ from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
 from edgetrain.program.toolchain import find_compiler, runtime_text
 from edgetrain.targets import HOST, load_target
 from edgetrain_tuner.features import Features
+from edgetrain_tuner.rules.blocking import blocking_of, cost
+from edgetrain_tuner.rules.contraction import find
+from edgetrain_tuner.rules.packed_product import SIDE, PackedProduct
+from edgetrain_tuner.rules.sides import sides_of
+from edgetrain_tuner.schedule import Schedule
 
 try:
     import torch
@@ -52,10 +58,11 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """The kernels of all cases in one library, with the scratch that each needs."""
+    """The kernels of all cases in one library, with the scratch that each needs and where its time goes."""
 
     library: ctypes.CDLL
     scratch_bytes: tuple[tuple[int, ...], ...]
+    shares: tuple[Mapping[str, float], ...]
 
     def call(self, number: int, arrays: Sequence[Array]) -> Callable[[], None]:
         """Calls the kernel on these arrays, the result last."""
@@ -109,7 +116,19 @@ def build(cases: Sequence[Case], folder: Path) -> Built:
     return Built(
         library=ctypes.CDLL(str(folder / "kernels.so")),
         scratch_bytes=tuple(op.scratch_bytes for op in lowered.graph.functions["step"]),
+        shares=tuple(_shares(kernel.function, lowered.choices[kernel.symbol].schedule, features) for kernel in kernels),
     )
+
+
+def _shares(function: Any, schedule: Schedule | None, features: Features) -> dict[str, float]:
+    """Of the time that a kernel takes by the model of its rule; empty where the rule has none."""
+    contraction = find(function)
+    if schedule is None or schedule.rule != PackedProduct.name or contraction is None:
+        return {}
+    parameters = dict(schedule.parameters)
+    side = sides_of(contraction)[parameters.pop(SIDE)[0]]
+    expected = cost(side, blocking_of(side, features, parameters))
+    return {part: seconds / expected.total for part, seconds in asdict(expected).items()}
 
 
 def _graph(cases: Sequence[Case]) -> TrainGraph:
@@ -162,6 +181,7 @@ def measure(case: Case, number: int, built: Built, threads: Sequence[int], round
                 "peer_spread": both["peer"].spread,
                 "n": both["ours"].n,
                 "family": case.family,
+                "time_goes_to": dict(built.shares[number]),
             }
         )
     return rows

@@ -10,6 +10,15 @@ from typing import Any
 from benchmarks.kernels import means
 
 UNKNOWN_REASON = "not explained yet"
+# What keeps a kernel from the peak, by the names of `Cost`; products are what it is there for.
+_PARTS: Mapping[str, str] = {
+    "waste": "lanes and registers that tiles leave empty",
+    "copies": "copies",
+    "stores": "stores of the result",
+    "starts": "starts of tiles",
+    "fetches": "lines from beyond the caches",
+}
+_WORTH_TELLING = 0.03
 ONE_CORE = "more threads of ours took as long as one here: they were not on cores of their own"
 FASTEST = "the fastest for each model"
 
@@ -186,7 +195,16 @@ def _reason(what: str, row: Row, reasons: Reasons, single_s: float | None) -> st
         return ""
     if row["threads"] > 1 and single_s is not None and row["seconds"] >= _NOTHING_GAINED * single_s:
         return ONE_CORE
-    return next((text for pattern, text in reasons if fnmatchcase(what, pattern)), UNKNOWN_REASON)
+    known = next((text for pattern, text in reasons if fnmatchcase(what, pattern)), None)
+    return known or _where_time_goes(row.get("time_goes_to") or {}) or UNKNOWN_REASON
+
+
+def _where_time_goes(shares: Mapping[str, float]) -> str:
+    """What keeps ours from the peak, by the model of its rule; empty where there is none, or it knows of nothing."""
+    found = [
+        f"{share:.0%} {_PARTS[part]}" for part, share in shares.items() if part in _PARTS and share >= _WORTH_TELLING
+    ]
+    return f"of our time, by the rule's model: {', '.join(found)}" if found else ""
 
 
 def _seconds(value: float | None) -> str:

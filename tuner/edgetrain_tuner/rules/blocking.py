@@ -102,7 +102,7 @@ def choose_blocking(side: Side, features: Features) -> Blocking:
     ]
     smallest = min(options, key=lambda option: option.scratch_bytes)
     fitting = [option for option in options if _fits(option, room)] or [smallest]
-    return min(fitting, key=lambda option: (cost(side, option), option.scratch_bytes))
+    return min(fitting, key=lambda option: (cost(side, option).total, option.scratch_bytes))
 
 
 def _fits(blocking: Blocking, room: int) -> bool:
@@ -176,11 +176,26 @@ def is_parallel(contraction: Contraction, features: Features) -> bool:
     return features.cores > 1 and contraction.multiply_adds >= MINIMUM_PARALLEL_MULTIPLY_ADDS
 
 
-def cost(side: Side, blocking: Blocking) -> float:
-    """Time of all products and copies, in vector multiply-adds of one task."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Where the time of a kernel goes, by the model: in vector multiply-adds of one task."""
+
+    products: float  # were every lane of every register full
+    waste: float  # lanes and registers that a tile leaves empty
+    copies: float
+    stores: float
+    starts: float  # of tiles, and of sums that are taken up again
+    fetches: float  # of lines that no cache has
+
+    @property
+    def total(self) -> float:
+        return self.products + self.waste + self.copies + self.stores + self.starts + self.fetches
+
+
+def cost(side: Side, blocking: Blocking) -> Cost:
     contraction, tile = side.contraction, blocking.tile
-    each = tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile)
-    products = contraction.multiply_adds / tile.lanes * each
+    products = contraction.multiply_adds / tile.lanes
+    waste = products * (tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile) - 1.0)
     depth = math.prod(blocking.k_parts) * blocking.depth
     packed = blocking.jobs * tile.width * depth * _packing(contraction, tile)
     staged = blocking.jobs * blocking.parts * blocking.staged * COPY
@@ -189,9 +204,15 @@ def cost(side: Side, blocking: Blocking) -> float:
     tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
     resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
     lines = bytes_read(contraction.a) / _LINE_BYTES * (math.prod(blocking.j_parts) - 1)
-    fetched = lines * _FAR_LINE if _has_far_columns(side) else 0.0
     waiting = -(-blocking.jobs // blocking.tasks) / blocking.jobs  # the last task's share
-    return (products + packed + staged + stored + resumed + fetched) * waiting
+    return Cost(
+        products=products * waiting,
+        waste=waste * waiting,
+        copies=(packed + staged) * waiting,
+        stores=stored * waiting,
+        starts=resumed * waiting,
+        fetches=(lines * _FAR_LINE if _has_far_columns(side) else 0.0) * waiting,
+    )
 
 
 def _has_far_columns(side: Side) -> bool:

@@ -75,7 +75,7 @@ class PackedProduct:
             return None
         sides = sides_of(contraction)
         ways = {number: choose_blocking(side, features) for number, side in sides.items()}
-        best = min(ways, key=lambda number: cost(sides[number], ways[number]))
+        best = min(ways, key=lambda number: cost(sides[number], ways[number]).total)
         return {SIDE: (best,), **ways[best].parameters}
 
     def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:

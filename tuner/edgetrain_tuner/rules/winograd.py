@@ -61,5 +61,5 @@ class Winograd:
 def is_faster(form: Convolved, tiling: WinogradTiling, features: Features) -> bool:
     """Whether the direct way, with its smaller scratch, takes clearly longer by the models of both."""
     sides = sides_of(form.contraction.transposed()).values()
-    direct = min(blocking.cost(side, blocking.choose_blocking(side, features)) for side in sides)
+    direct = min(blocking.cost(side, blocking.choose_blocking(side, features)).total for side in sides)
     return cost(form, tiling) * WORTH_CHANGING < direct
