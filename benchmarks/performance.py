@@ -24,7 +24,13 @@ BENCHMARKS = ("step", "kernels", "start")
 
 # Why a peer is faster where it is, by a pattern over `MODEL:BATCH PEER` or `KERNEL SHAPE`; the first that fits counts.
 # An entry is a finding, with a measurement behind it: without one the page says that it is not explained yet.
-REASONS: Reasons = (("gelu *", "PyTorch's formula is a cheaper one, and less exact below -2"),)
+_SHORT_ROWS = "a row of 7 results fills less than half of a register of 16"
+REASONS: Reasons = (
+    ("gelu *", "PyTorch's formula is a cheaper one, and less exact below -2"),
+    ("convolution * 4x512x7² *", "Winograd's tiles of 2 x 2 cover 8 x 8 places of a map of 7 x 7"),
+    ("depthwise forward 8x672x14² *", _SHORT_ROWS),
+    ("depthwise forward 8x1152x7² *", _SHORT_ROWS),
+)
 
 
 def measure(results: Path, *, rounds: int, pythons: Sequence[str]) -> None:

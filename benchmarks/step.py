@@ -44,7 +44,7 @@ from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take_turn
 from benchmarks.peers.step_graph import read_step_graph, step_flops
 from benchmarks.step_models import RATE, SUBJECTS, Subject, chosen, fill, made_batch
-from edgetrain.errors import PlanInfeasibleError
+from edgetrain.errors import ModelError, PlanInfeasibleError
 from edgetrain.run.engine import LOSS, scalar
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
@@ -290,6 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     peers = PEERS if options.against == "all" else options.against.split(",")
     pythons = _interpreters(options.python_of)
+    _require_all(subjects)
     rows = [_COMPLETE | row for row in peak_rows(threads)]
     for subject in subjects:
         with tempfile.TemporaryDirectory() as folder:
@@ -299,6 +300,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{subject.name} on {count} threads measured", file=sys.stderr)
     publish("step", rows, COLUMNS, options.json)
     return 0
+
+
+def _require_all(subjects: Sequence[Subject]) -> None:
+    """Compiles every model. Raises `SystemExit` for one that cannot be had: before anything is timed."""
+    for subject in subjects:
+        try:
+            subject.prepare()
+        except ModelError as error:
+            raise SystemExit(f"{subject.name}: {error}") from error
 
 
 def _interpreters(pairs: Sequence[str]) -> dict[str, str]:

@@ -83,8 +83,21 @@ class _Rows:
 def _rows(kernel: Kernel, features: Features) -> _Rows | None:
     if kernel.contraction is not None or features.lanes < MINIMUM_LANES:
         return None
-    found: _Rows | None = kernel.derived("rows", lambda: _analysed(kernel.function))
+    found: _Rows | None = kernel.derived(("rows", features.lanes), lambda: _writable(kernel.function, features))
     return found
+
+
+def _writable(function: Any, features: Features) -> _Rows | None:
+    """The rows of a kernel that TVM lets us write so: it may know a reason against it that we do not."""
+    rows = _analysed(function)
+    if rows is None:
+        return None
+    module = tvm.IRModule({"main": rows.function})
+    try:
+        _write(s_tir.Schedule(module), rows, features, is_parallel=False)
+    except s_tir.ScheduleError:
+        return None
+    return rows
 
 
 def _analysed(function: Any) -> _Rows | None:
