@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BENCHMARKS = ("step", "kernels", "start")
 
 # Why a peer is faster where it is, by a pattern over `MODEL:BATCH PEER` or `KERNEL SHAPE`; the first that fits counts.
-# An entry is a finding, with a measurement behind it: without one the page says that it is not explained yet.
+# An entry was measured, or counted from the shape: without one the page says that it is not explained yet.
 _SHORT_ROWS = "a row of 7 results fills less than half of a register of 16"
 REASONS: Reasons = (
     ("gelu *", "PyTorch's formula is a cheaper one, and less exact below -2"),

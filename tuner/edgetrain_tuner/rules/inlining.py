@@ -18,21 +18,28 @@ class Inlined:
     blocks: tuple[Any, ...]
 
 
-def inlined(function: Any) -> Inlined | None:
-    """None for a kernel of plain loops, without blocks."""
+Unless = Callable[[Any, Any], bool]  # of a schedule and a block
+
+
+def _never(_schedule: Any, _block: Any) -> bool:
+    return False
+
+
+def inlined(function: Any, unless: Unless = _never) -> Inlined | None:
+    """None for a kernel of plain loops, without blocks. `unless` says which blocks to leave."""
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     schedule = s_tir.Schedule(module)
     try:
         root = schedule.get_sblock("root")
     except (s_tir.ScheduleError, tvm.error.InternalError):
         return None
-    inline_all(schedule)
+    _inline_all(schedule, unless)
     blocks = tuple(schedule.get(block) for block in schedule.get_child_blocks(root))
     return Inlined(function=schedule.mod["main"], blocks=blocks)
 
 
-def inline_all(schedule: Any, unless: Callable[[Any, Any], bool] = lambda _schedule, _block: False) -> None:
-    """Inlines every block that can be, into its consumers or its producer; `unless` says which to leave."""
+def _inline_all(schedule: Any, unless: Unless) -> None:
+    """Inlines every block that can be, into its consumers or its producer."""
     changed = True
     while changed:
         changed = False

@@ -20,7 +20,7 @@ from tvm.ir import Call
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import MINIMUM_LANES
 from edgetrain_tuner.rules.generic import MINIMUM_PARALLEL_WORK
-from edgetrain_tuner.rules.inlining import inline_all
+from edgetrain_tuner.rules.inlining import inlined
 from edgetrain_tuner.rules.reductions import loads_of
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names
@@ -76,6 +76,7 @@ class _Rows:
     function: Any  # with everything inlined but what is costly and read twice
     blocks: tuple[str, ...]
     axes: int  # how many of the first axes number the rows
+    depth: int  # axes in all
     count: int
     length: int
 
@@ -93,27 +94,22 @@ def _writable(function: Any, features: Features) -> _Rows | None:
     if rows is None:
         return None
     module = tvm.IRModule({"main": rows.function})
+    schedule = s_tir.Schedule(module)
+    if any(len(schedule.get_loops(schedule.get_sblock(name))) != rows.depth for name in rows.blocks):
+        return None  # scheduled by hand
     try:
-        _write(s_tir.Schedule(module), rows, features, is_parallel=False)
+        _write(schedule, rows, features, is_parallel=False)
     except s_tir.ScheduleError:
         return None
     return rows
 
 
 def _analysed(function: Any) -> _Rows | None:
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    schedule = s_tir.Schedule(module)
-    try:
-        root = schedule.get_sblock("root")
-    except (s_tir.ScheduleError, tvm.error.InternalError):
+    kernel = inlined(function, unless=_is_costly_and_read_twice)
+    if kernel is None or not kernel.blocks:
         return None
-    inline_all(schedule, unless=_is_costly_and_read_twice)
-    references = schedule.get_child_blocks(root)
-    blocks = [schedule.get(reference) for reference in references]
-    has_plain_loops = all(
-        len(schedule.get_loops(r)) == len(b.iter_vars) for r, b in zip(references, blocks, strict=True)
-    )
-    axes = _shared_axes(blocks, function.params) if has_plain_loops else None
+    blocks = kernel.blocks
+    axes = _shared_axes(blocks, function.params)
     if axes is None:
         return None
     extents = [int(axis.dom.extent) for axis in blocks[-1].iter_vars]
@@ -122,9 +118,10 @@ def _analysed(function: Any) -> _Rows | None:
     if length == 1 or kept * length > LARGEST_ROW:
         return None
     return _Rows(
-        function=schedule.mod["main"],
+        function=kernel.function,
         blocks=tuple(block.name_hint for block in blocks),
         axes=axes,
+        depth=len(extents),
         count=math.prod(extents[:axes]),
         length=length,
     )
