@@ -171,7 +171,9 @@ def _convolutions() -> Iterator[KernelCase]:
 def _winograd() -> Iterator[KernelCase]:
     for size, (channels, extent, filters) in {"divides": (32, 12, 32), "prime": (29, 11, 31)}.items():
         shape = Geometry(batch=2, channels=channels, size=(extent, extent), filters=filters)
-        yield from _convolution(f"large convolution, {size}", shape, "winograd", "register-tile")[:2]
+        name = f"large convolution, {size}"
+        yield from _convolution(name, shape, "winograd", "register-tile")[:2]
+        yield _convolution(name, shape, "winograd-weights", "register-tile")[2]
 
 
 def _channelwise() -> Iterator[KernelCase]:

@@ -71,6 +71,7 @@ KERNELS: Mapping[str, Callable[[], Any]] = {
     "large data gradient": lambda: _convolution("data", 67, 15, 61, 1),
     "strided data gradient": lambda: _convolution("data", 5, 13, 7, 2),
     "weight gradient": lambda: _convolution("weight", 6, 11, 8, 1),
+    "large weight gradient": lambda: _convolution("weight", 37, 15, 29, 1),
     "depthwise": lambda: _convolution("forward", 6, 14, 6, 1, groups=6),
     "depthwise data gradient": lambda: _convolution("data", 5, 13, 5, 2, groups=5),
     "depthwise weight gradient": lambda: _convolution("weight", 4, 19, 4, 1, groups=4),
@@ -89,10 +90,17 @@ def test_applying_the_first_proposal_is_scheduling_without_a_search(kernel: str,
 
 
 @pytest.mark.parametrize("features", [AVX2, NEON], ids=["avx2", "neon"])
-@pytest.mark.parametrize("kernel", ["large convolution", "large data gradient"])
-def test_a_large_convolution_is_proposed_by_both_ways(kernel: str, features: Features) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "rule"),
+    [
+        ("large convolution", "winograd"),
+        ("large data gradient", "winograd"),
+        ("large weight gradient", "winograd-weights"),
+    ],
+)
+def test_a_large_convolution_is_proposed_by_both_ways(kernel: str, rule: str, features: Features) -> None:
     proposed = [schedule.rule for schedule in rules.propose(KERNELS[kernel](), features)]
-    assert proposed == ["winograd", "packed-product", "generic"]
+    assert proposed == [rule, "packed-product", "generic"]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -173,6 +181,30 @@ def test_what_does_not_fit_winograds_algorithm_is_refused(changed: Mapping[str, 
 
 
 @pytest.mark.parametrize(
+    "changed",
+    [
+        {"width": (12,)},
+        {"width": (48,)},
+        {"rows": (7,)},
+        {"panel": (4,)},
+        {"side": (9,)},
+        {"block": (3, 1)},
+        {"block": (1, 9)},
+        {"unroll": (2,)},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_a_weight_gradient_by_winograds_algorithm_is_refused(
+    changed: Mapping[str, tuple[int, ...]],
+) -> None:
+    fitting = {"width": (16,), "rows": (4,), "panel": (2,), "side": (8,), "block": (2, 8)}
+    function = KERNELS["large weight gradient"]()
+    rules.apply(function, Schedule("winograd-weights", fitting), AVX2)
+    with pytest.raises(ScheduleRefusedError):
+        rules.apply(function, Schedule("winograd-weights", {**fitting, **changed}), AVX2)
+
+
+@pytest.mark.parametrize(
     ("rule", "changed"),
     [
         ("packed-product", {"side": (3,)}),
@@ -188,6 +220,7 @@ def test_what_does_not_fit_winograds_algorithm_is_refused(changed: Mapping[str, 
         ("generic", {"spatial": (1,)}),
         ("channelwise", {}),
         ("winograd", {}),
+        ("winograd-weights", {}),
         ("no such rule", {}),
     ],
     ids=str,

@@ -9,61 +9,19 @@ import numpy as np
 import pytest
 from tvm import te, tirx, topi
 
-from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
-from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import blocking, winograd, winograd_tiling
 from edgetrain_tuner.rules.contraction import find
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.rules.winograd import Winograd
 from edgetrain_tuner.rules.winograd_form import Convolved, find_convolution
 from edgetrain_tuner.rules.winograd_tiling import room, tiling_of
+from tests.edgetrain_tuner.rules.convolutions import NARROW, WIDE, WIDEST, convolution
 from tests.edgetrain_tuner.rules.unscheduled import assert_computes_the_same, assert_same_result, run, written
 
 pytestmark = pytest.mark.compile
 
-WIDE = Features(vector_bits=256, vector_registers=16, cores=2)
-NARROW = Features(vector_bits=128, vector_registers=32, cores=1)
-WIDEST = Features(vector_bits=512, vector_registers=32, cores=1)
 LARGEST_ERROR = 1e-5  # of the largest element
-
-
-@pytest.fixture
-def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule takes what it would leave to others: a kernel for which it is too small or too slow."""
-    monkeypatch.setattr(winograd, "MINIMUM_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(winograd, "is_faster", lambda *_: True)
-    monkeypatch.setattr(winograd_tiling, "room", lambda _: blocking.MOST_SCRATCH_BYTES)
-    monkeypatch.setattr(blocking, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
-
-
-def _convolution(
-    part: str,
-    batch: int,
-    channels: int,
-    size: tuple[int, int],
-    filters: int,
-    *,
-    taps: int = 3,
-    stride: int = 1,
-    dilation: int = 1,
-    pad: int = 1,
-) -> Any:
-    window = Window(strides=(stride,) * 2, pads=(pad,) * 2, dilation=(dilation,) * 2)
-    outputs = tuple((n + 2 * pad - dilation * (taps - 1) - 1) // stride + 1 for n in size)
-    data = te.placeholder((batch, channels, *size), name="data")
-    weight = te.placeholder((filters, channels, taps, taps), name="weight")
-    gradient = te.placeholder((batch, filters, *outputs), name="gradient")
-    if part == "forward":
-        return te.create_prim_func([data, weight, topi.nn.conv2d_nchw(data, weight, stride, pad, dilation)])
-    if part == "data":
-        shape = (batch, channels, *size)
-        return te.create_prim_func(
-            [gradient, weight, conv2d_data_gradient(gradient, weight, shape=shape, window=window)]
-        )
-    shape = (filters, channels, taps, taps)
-    return te.create_prim_func([data, gradient, conv2d_weight_gradient(data, gradient, shape=shape, window=window)])
 
 
 def _form(function: Any) -> Convolved | None:
@@ -89,14 +47,14 @@ def _form(function: Any) -> Convolved | None:
 )
 @pytest.mark.parametrize("part", ["forward", "data"])
 def test_a_convolution_and_its_data_gradient(part: str, geometry: Any, features: Features) -> None:
-    assert_computes_the_same(_convolution(part, *geometry), Winograd(), features)
+    assert_computes_the_same(convolution(part, *geometry), Winograd(), features)
 
 
 @pytest.mark.usefixtures("any_size")
 @pytest.mark.parametrize("pad", [0, 1, 2])
 @pytest.mark.parametrize("part", ["forward", "data"])
 def test_any_padding(part: str, pad: int) -> None:
-    assert_computes_the_same(_convolution(part, 2, 6, (9, 12), 10, pad=pad), Winograd(), WIDE)
+    assert_computes_the_same(convolution(part, 2, 6, (9, 12), 10, pad=pad), Winograd(), WIDE)
 
 
 @pytest.mark.usefixtures("any_size")
@@ -126,7 +84,7 @@ def test_an_epilogue_gets_each_element_once() -> None:
 @pytest.mark.parametrize("part", ["forward", "data"])
 def test_every_way_to_cut_it_up(part: str, changed: dict[str, tuple[int, ...]]) -> None:
     channels, filters = (13, 21) if part == "forward" else (21, 13)
-    function = _convolution(part, 3, channels, (9, 11), filters)
+    function = convolution(part, 3, channels, (9, 11), filters)
     kernel = Kernel(function=function, contraction=find(function))
     whole = {"width": (16,), "panel": (1,), "block": (1, 5), "depth": (13,), "kept": (13,), "rows": (4,)}
     assert_same_result(function, Winograd().write(kernel, WIDE, {**whole, **changed}))
@@ -134,7 +92,7 @@ def test_every_way_to_cut_it_up(part: str, changed: dict[str, tuple[int, ...]]) 
 
 @pytest.mark.parametrize("part", ["forward", "data"])
 def test_errors_are_a_hundred_thousandth_of_the_largest_element(part: str) -> None:
-    function = _convolution(part, 2, 256, (14, 14), 64)
+    function = convolution(part, 2, 256, (14, 14), 64)
     rewritten = written(function, Winograd(), WIDEST)
     assert rewritten is not None
     random = np.random.default_rng(7)
@@ -162,12 +120,12 @@ def _exact(part: str, image: Any, weight: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        _convolution("forward", 2, 64, (28, 28), 64, stride=2),
-        _convolution("data", 2, 64, (28, 28), 64, stride=2),
-        _convolution("forward", 2, 64, (28, 28), 64, taps=5, pad=2),
-        _convolution("forward", 2, 64, (28, 28), 64, taps=1, pad=0),
-        _convolution("forward", 2, 64, (28, 28), 64, dilation=2),
-        _convolution("weight", 2, 64, (28, 28), 64),
+        convolution("forward", 2, 64, (28, 28), 64, stride=2),
+        convolution("data", 2, 64, (28, 28), 64, stride=2),
+        convolution("forward", 2, 64, (28, 28), 64, taps=5, pad=2),
+        convolution("forward", 2, 64, (28, 28), 64, taps=1, pad=0),
+        convolution("forward", 2, 64, (28, 28), 64, dilation=2),
+        convolution("weight", 2, 64, (28, 28), 64),
     ],
     ids=["stride 2", "data gradient of stride 2", "5 x 5", "1 x 1", "dilated", "weight gradient"],
 )
@@ -183,11 +141,11 @@ def test_channels_one_by_one_are_left_to_other_rules() -> None:
 
 
 def test_small_kernels_keep_their_memory() -> None:
-    assert written(_convolution("forward", 16, 8, (8, 8), 16), Winograd(), WIDE) is None
+    assert written(convolution("forward", 16, 8, (8, 8), 16), Winograd(), WIDE) is None
 
 
 def test_few_channels_are_faster_the_direct_way() -> None:
-    function = _convolution("forward", 4, 3, (224, 224), 32)
+    function = convolution("forward", 4, 3, (224, 224), 32)
     assert _form(function) is not None
     assert rules.propose(function, WIDEST)[0].rule == "packed-product"
 
@@ -197,7 +155,7 @@ def test_few_channels_are_faster_the_direct_way() -> None:
 def test_a_large_convolution_takes_it_first_within_a_quarter_of_what_it_reads(
     geometry: Any, features: Features
 ) -> None:
-    function = _convolution("forward", *geometry)
+    function = convolution("forward", *geometry)
     first = rules.propose(function, features)[0]
     assert first.rule == "winograd"
     form = _form(function)
@@ -208,7 +166,7 @@ def test_a_large_convolution_takes_it_first_within_a_quarter_of_what_it_reads(
 
 
 def test_a_data_gradient_meets_its_taps_in_reverse() -> None:
-    forward, data = _form(_convolution("forward", 2, 8, (9, 9), 16)), _form(_convolution("data", 2, 8, (9, 9), 16))
+    forward, data = _form(convolution("forward", 2, 8, (9, 9), 16)), _form(convolution("data", 2, 8, (9, 9), 16))
     assert forward is not None
     assert data is not None
     assert [forward.rows.tap_at(n) for n in range(3)] == [0, 1, 2]

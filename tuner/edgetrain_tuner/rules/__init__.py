@@ -20,11 +20,12 @@ from edgetrain_tuner.rules.pooling import Pooling
 from edgetrain_tuner.rules.register_tile import RegisterTile
 from edgetrain_tuner.rules.rows import Rows
 from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
-from edgetrain_tuner.rules.winograd import Winograd
+from edgetrain_tuner.rules.winograd import Winograd, WinogradWeights
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
 RULES: tuple[Rule, ...] = (
     Winograd(),
+    WinogradWeights(),
     PackedProduct(),
     Channelwise(),
     Pooling(),

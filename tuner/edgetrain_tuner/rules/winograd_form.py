@@ -1,6 +1,8 @@
-"""Which contractions are convolutions that Winograd's algorithm computes: 3 taps by 3, one step at a time.
+"""Which contractions are convolutions, or their weight gradients, that Winograd's algorithm computes: 3 taps by 3, one
+step at a time.
 
     C[n, f, y, x] = Σ_{c, r, s} image[n, c, y ± r + low, x ± s + low] · weights[f, c, r, s]
+    C[f, c, r, s] = Σ_{n, y, x} image[n, c, y + r + low, x + s + low] · gradient[n, f, y, x]
 
 A forward pass reads the image at y + r, a data gradient at y − r: the same with the taps in reverse.
 """
@@ -42,7 +44,10 @@ class Sweep:
 
 @dataclass(frozen=True, kw_only=True)
 class Convolved:
-    """The form above; `image` is an element of the tensor, by image, channel and both sweeps' coordinates."""
+    """Either form above; `image` is an element of the tensor, by image, channel and both sweeps' coordinates.
+
+    It is the contraction's A. Its B are weights, or the gradient of what was convolved.
+    """
 
     contraction: Contraction
     images: Axis | None
@@ -51,7 +56,12 @@ class Convolved:
     rows: Sweep
     columns: Sweep
     image: Any
-    is_filter_major: bool  # all weights of a filter lie together
+
+    @property
+    def is_filter_major(self) -> bool:
+        """Whether all of B that belongs to a filter lies together."""
+        b = self.contraction.b
+        return _first_place(b, self.filters) < _first_place(b, self.channels)
 
     @property
     def image_count(self) -> int:
@@ -60,7 +70,15 @@ class Convolved:
 
 def find_convolution(contraction: Contraction) -> Convolved | None:
     """The convolution, vectors to run along its filters; None where the contraction is none, or has other steps."""
-    turned = contraction.transposed()
+    return _found(contraction.transposed(), sums_over_taps=True)
+
+
+def find_weight_gradient(contraction: Contraction) -> Convolved | None:
+    """The weight gradient of such a convolution; None where the contraction is something else."""
+    return _found(contraction.transposed(), sums_over_taps=False)
+
+
+def _found(turned: Contraction, *, sums_over_taps: bool) -> Convolved | None:
     is_plain = not turned.s and not turned.limits and turned.present is None
     if not is_plain or len(turned.j) != 1 or not isinstance(turned.b, TensorLoad):
         return None
@@ -68,25 +86,27 @@ def find_convolution(contraction: Contraction) -> Convolved | None:
     if reach is None:
         return None
     sweeps: list[Sweep] = []
-    images: list[Axis] = []
-    channels: list[Axis] = []
+    of_i: list[Axis] = []
+    of_k: list[Axis] = []
     indices = []
     for dimension in range(len(reach.bases)):
         i_used, k_used = _used(reach, dimension)
         if i_used and k_used:
-            sweep = _sweep(reach, dimension, i_used, k_used)
-            if sweep is None:
+            outputs, taps = (i_used, k_used) if sums_over_taps else (k_used, i_used)
+            sweep = _sweep(reach, dimension, outputs, taps)
+            if sweep is None or (sweep.is_reversed and not sums_over_taps):
                 return None
             sweeps.append(sweep)
             indices.append(sweep.reach.variable)
             continue
-        images += i_used
-        channels += k_used
+        of_i += [use.axis for use in i_used]
+        of_k += [use.axis for use in k_used]
         indices.append(reach.load.indices[dimension])
+    images, channels = (of_i, of_k) if sums_over_taps else (of_k, of_i)
     is_contiguous = bool(sweeps) and indices[-1].same_as(sweeps[-1].reach.variable)
     if len(sweeps) != 2 or not is_contiguous or len(images) > 1 or len(channels) != 1:
         return None
-    if len(turned.i) != 2 + len(images) or len(turned.k) != 3:
+    if len(turned.i) != 2 + len(of_i) or len(turned.k) != 2 + len(of_k):
         return None
     return Convolved(
         contraction=turned,
@@ -96,7 +116,6 @@ def find_convolution(contraction: Contraction) -> Convolved | None:
         rows=sweeps[0],
         columns=sweeps[1],
         image=reach.load.source[tuple(indices)],
-        is_filter_major=_first_place(turned.b, turned.j[0]) < _first_place(turned.b, channels[0]),
     )
 
 
@@ -105,25 +124,32 @@ def _first_place(load: Any, axis: Axis) -> int:
     return next(n for n, index in enumerate(load.indices) if uses(index, axis.variable))
 
 
-def _used(reach: Reach, dimension: int) -> tuple[list[Axis], list[Axis]]:
+@dataclass(frozen=True, kw_only=True)
+class _Use:
+    """Of an axis, in a dimension's index: times its slope."""
+
+    axis: Axis
+    slope: int
+
+
+def _used(reach: Reach, dimension: int) -> tuple[list[_Use], list[_Use]]:
     """The axes of i and of k that the dimension's index depends on."""
     slopes, count = reach.slopes[dimension], len(reach.i)
     return (
-        [axis for axis, slope in zip(reach.i, slopes[:count], strict=True) if slope],
-        [axis for axis, slope in zip(reach.k, slopes[count:], strict=True) if slope],
+        [_Use(axis=axis, slope=slope) for axis, slope in zip(reach.i, slopes[:count], strict=True) if slope],
+        [_Use(axis=axis, slope=slope) for axis, slope in zip(reach.k, slopes[count:], strict=True) if slope],
     )
 
 
-def _sweep(reach: Reach, dimension: int, i_used: Sequence[Axis], k_used: Sequence[Axis]) -> Sweep | None:
+def _sweep(reach: Reach, dimension: int, outputs: Sequence[_Use], taps: Sequence[_Use]) -> Sweep | None:
     base, extent = reach.bases[dimension], int(reach.load.source.ty.shape[dimension])
-    steps = [slope for slope in reach.slopes[dimension] if slope]
-    if len(i_used) != 1 or len(k_used) != 1 or k_used[0].extent != TAPS or not isinstance(base, tirx.IntImm):
+    if len(outputs) != 1 or len(taps) != 1 or not isinstance(base, tirx.IntImm):
         return None
-    if steps not in ([1, 1], [1, -1]):
+    output, tap, step = outputs[0].axis, taps[0].axis, taps[0].slope
+    if tap.extent != TAPS or outputs[0].slope != 1 or abs(step) != 1:
         return None
-    (output,), (tap,) = i_used, k_used
     dtype = output.variable.ty.dtype
-    is_reversed = steps[1] < 0
+    is_reversed = step < 0
     return Sweep(
         output=output,
         tap=tap,

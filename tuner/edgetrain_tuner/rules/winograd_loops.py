@@ -9,19 +9,10 @@ from typing import Any
 from tvm import tirx
 
 from edgetrain_tuner.rules.contraction import replaced, simplified_load
-from edgetrain_tuner.rules.loops import (
-    REGISTERS,
-    UNROLLED,
-    VECTORIZED,
-    Loops,
-    digits_of,
-    fetched,
-    sequence,
-    when,
-    when_all,
-)
+from edgetrain_tuner.rules.loops import Loops, digits_of, fetched, sequence, when, when_all
 from edgetrain_tuner.rules.planes import Plane
 from edgetrain_tuner.rules.winograd_form import OUTPUTS, TAPS, Convolved
+from edgetrain_tuner.rules.winograd_products import RegisterSums
 from edgetrain_tuner.rules.winograd_tiling import PLACES, WinogradTiling
 from edgetrain_tuner.rules.winograd_transforms import OF_FILTER, OF_IMAGE, OF_RESULT
 
@@ -60,6 +51,9 @@ class WinogradLoops:
         self._filters = tirx.decl_buffer((*tile, t.kept, t.filled_width), "float32", "filters")
         self._image = tirx.decl_buffer((t.tasks, PLACES, t.depth, t.pitch), "float32", "image")
         self._products = tirx.decl_buffer((*tile, t.row_tiles * t.rows, t.filled_width), "float32", "products")
+        self._sums = RegisterSums(
+            loops=self._loops, rows=t.rows, vectors=t.vectors, lanes=t.lanes, buffer=self._products
+        )
         weights = (t.tasks, t.copied_depth, TAPS, TAPS, t.copied_width)
         self._weights = tirx.decl_buffer(weights, "float32", "weights")
         settled = (t.tasks, OUTPUTS, OUTPUTS * t.tile_columns, t.lanes)
@@ -260,44 +254,16 @@ class WinogradLoops:
         return self._loops.loop("place", PLACES, place)
 
     def _multiply_tile(self, task: Any, some: _Channels, place: Any, side: Any, first: Any) -> Any:
-        t = self._t
-        sums = tirx.decl_buffer((t.rows * t.filled_width,), "float32", "sums", scope=REGISTERS)
+        def product(channel: Any, row: Any, column: Any) -> Any:
+            image = self._image[task, place, channel, first + row]
+            return image * self._filters[task, place, side, some.kept_at + channel, column]
 
-        def at(row: Any, column: Any) -> Any:
-            return row * t.filled_width + column
-
-        def kept(row: Any, column: Any) -> list[Any]:
-            return [task, place, side, first + row, column]
-
-        def add(channel: Any) -> Any:
-            def one(row: Any, column: Any) -> Any:
-                image = self._image[task, place, channel, first + row]
-                product = image * self._filters[task, place, side, some.kept_at + channel, column]
-                return tirx.BufferStore(sums, sums[at(row, column)] + product, [at(row, column)])
-
-            return self._each(one)
-
-        clear = self._each(lambda row, column: tirx.BufferStore(sums, _ZERO, [at(row, column)]))
-        resume = self._each(
-            lambda row, column: tirx.BufferStore(sums, self._products[tuple(kept(row, column))], [at(row, column)])
+        return self._sums.add(
+            some.count,
+            product,
+            kept=lambda row, column: [task, place, side, first + row, column],
+            is_first=some.number == 0 if self._t.parts > 1 else None,
         )
-        keep = self._each(
-            lambda row, column: tirx.BufferStore(self._products, sums[at(row, column)], kept(row, column))
-        )
-        begin = tirx.IfThenElse(some.number == 0, clear, resume) if t.parts > 1 else clear
-        return sequence(tirx.AllocBuffer(sums), begin, self._loops.loop("depth", some.count, add), keep)
-
-    def _each(self, body: Callable[[Any, Any], Any]) -> Any:
-        """`body` for every row and column of a register tile, all of it unrolled into vector instructions."""
-        loops, t = self._loops, self._t
-
-        def vector(row: Any, number: Any) -> Any:
-            return loops.loop("lane", t.lanes, lambda lane: body(row, number * t.lanes + lane), VECTORIZED)
-
-        def vectors(row: Any) -> Any:
-            return loops.loop("vector", t.vectors, lambda number: vector(row, number), UNROLLED)
-
-        return loops.loop("row", t.rows, vectors, UNROLLED)
 
     def _store(self, work: _Work) -> Any:
         """Turns sums into outputs, a row of tiles for a vector of filters at a time, and writes them."""

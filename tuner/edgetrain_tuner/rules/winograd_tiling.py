@@ -7,8 +7,9 @@ each panel. Both are what memory goes to, so both are cut in parts of the channe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import COPY, FLOAT_BYTES, MOST_SCRATCH_BYTES, SCATTERED, is_parallel
@@ -158,8 +159,20 @@ def depths(form: Convolved) -> list[int]:
 
 def choose_tiling(form: Convolved, features: Features) -> WinogradTiling | None:
     """Of those that take about the least time by the model, the one with the least scratch; None if none fits."""
-    most = room(form)
-    costs = [(cost(form, tiling), tiling) for tiling in tilings(form, features) if tiling.scratch_bytes <= most]
+    return with_least_scratch(tilings(form, features), lambda tiling: cost(form, tiling), room(form))
+
+
+class _HasScratch(Protocol):
+    @property
+    def scratch_bytes(self) -> int: ...
+
+
+_Cut = TypeVar("_Cut", bound=_HasScratch)
+
+
+def with_least_scratch(tilings: Iterable[_Cut], cost: Callable[[_Cut], float], most: int) -> _Cut | None:
+    """Of those with at most so many bytes of scratch and about the least cost; None if none has."""
+    costs = [(cost(tiling), tiling) for tiling in tilings if tiling.scratch_bytes <= most]
     if not costs:
         return None
     least = min(time for time, _ in costs)
@@ -230,11 +243,11 @@ def cost(form: Convolved, tiling: WinogradTiling) -> float:
     fetched = t.jobs * PLACES * t.panel * t.vectors * channels * _FETCH
     made = t.tasks + t.panels - 1 if t.kept == channels else t.jobs
     weights = made * t.panel * t.width * channels * TAPS**2 * SCATTERED
-    weights += made * t.panel * t.vectors * channels * _operations(OF_FILTER)
+    weights += made * t.panel * t.vectors * channels * operations(OF_FILTER)
     rows = t.jobs * t.images * channels
-    image = rows * t.plane * _SPLIT + rows * t.tile_rows * t.column_vectors * _operations(OF_IMAGE)
+    image = rows * t.plane * _SPLIT + rows * t.tile_rows * t.column_vectors * operations(OF_IMAGE)
     stored = form.image_count * form.rows.tiles * t.tile_columns * filters * OUTPUTS**2 * SCATTERED
-    stored += t.jobs * t.tiles * t.panel * t.vectors * _operations(OF_RESULT)
+    stored += t.jobs * t.tiles * t.panel * t.vectors * operations(OF_RESULT)
     waiting = -(-t.jobs // t.tasks) / t.jobs  # the last task's share
     return (products + resumed + fetched + weights + image + stored) * waiting
 
@@ -243,7 +256,7 @@ def _without_waste(tile: Tile) -> float:
     return tile_cost(tile.row_shape, tile.shape, tile) * tile.used_width / tile.width
 
 
-def _operations(transform: Transform) -> float:
+def operations(transform: Transform) -> float:
     """Of a vector: loads, additions and stores, two in the time of a multiply-add."""
     return (transform.inputs**2 + transform.adds + transform.outputs**2) / 2
 

@@ -3,6 +3,9 @@
 A tile of 4 x 4 of the image and a filter are each turned into 16 numbers, these are multiplied one by one and added up
 over channels, and what comes of it is turned into 4 outputs (Lavin and Gray, 2015). Each transform is a small matrix,
 applied to the columns of what it transforms and then to its rows; all of them need additions and halves alone.
+
+A weight gradient is the same turned around: 2 x 2 of the result's gradient are turned into 16 numbers by the transposed
+of what turns products into outputs, and 16 sums of products into 3 x 3 taps by the transposed of a filter's.
 """
 
 from __future__ import annotations
@@ -77,6 +80,18 @@ def _result_line(m: Sequence[Any]) -> Sequence[Any]:
     return m[0] + m[1] + m[2], m[1] - m[2] - m[3]
 
 
+def _gradient_line(d: Sequence[Any]) -> Sequence[Any]:
+    return d[0], d[0] + d[1], d[0] - d[1], -d[1]
+
+
+def _taps_line(m: Sequence[Any]) -> Sequence[Any]:
+    half = tirx.FloatImm("float32", 0.5)
+    outer = (m[1] + m[2]) * half
+    return m[0] + outer, (m[1] - m[2]) * half, outer + m[3]
+
+
 OF_IMAGE = Transform(inputs=4, outputs=4, line=_image_line, adds=32)
 OF_FILTER = Transform(inputs=3, outputs=4, line=_filter_line, adds=35)
 OF_RESULT = Transform(inputs=4, outputs=2, line=_result_line, adds=24)
+OF_GRADIENT = Transform(inputs=2, outputs=4, line=_gradient_line, adds=18)
+OF_TAPS = Transform(inputs=4, outputs=3, line=_taps_line, adds=42)
