@@ -61,14 +61,24 @@ class Loops:
         return descend(0, [])
 
     def shared_out(
-        self, jobs: int, tasks: int, begin: Callable[[Any], list[Any]], job: Callable[[Any, Any], Any]
+        self,
+        jobs: int,
+        tasks: int,
+        begin: Callable[[Any], list[Any]],
+        job: Callable[[Any, Any], Any],
+        *,
+        in_turn: bool = False,
     ) -> Any:
-        """`job(task, number)` for every number, in `tasks` that run side by side; each does `begin(task)` first."""
+        """`job(task, number)` for every number, in `tasks` that run side by side; each does `begin(task)` first.
+
+        A task gets numbers that follow each other, or every `tasks`-th of them `in_turn`: a fair share of each kind,
+        where some kinds of jobs take longer than others.
+        """
         share = -(-jobs // tasks)
 
         def task(number: Any) -> Any:
             def one(index: Any) -> Any:
-                which = number * share + index
+                which = index * tasks + number if in_turn else number * share + index
                 return when(which < jobs, job(number, which), tasks * share != jobs)
 
             return sequence(*begin(number), self.loop("job", share, one))

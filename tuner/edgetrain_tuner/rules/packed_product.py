@@ -160,7 +160,10 @@ class _Writer:
 
     def function(self) -> Any:
         blocking = self._blocking
-        loop = self._loops.shared_out(blocking.jobs, blocking.tasks, self._filling, self._job)
+        # The phases of a stride have different numbers of taps: each is for all tasks.
+        loop = self._loops.shared_out(
+            blocking.jobs, blocking.tasks, self._filling, self._job, in_turn=self._c.present is not None
+        )
         buffers = [self._panel, self._kept, self._steps, self._stage and self._stage.buffer]
         allocations = [tirx.AllocBuffer(buffer) for buffer in buffers if buffer is not None]
         return self._c.rewritten(sequence(*allocations, loop))
