@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.measure import show_table, write_json
 from edgetrain.graph.options import TrainOptions
 from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement import torch_reference
+from tests.edgetrain.agreement import optional_torch, torch_reference
 from tests.edgetrain.agreement.kinks import KinkWatch, nearest_reference
 from tests.edgetrain.agreement.real_models import REAL_CASES, RealCase
 from tests.edgetrain.agreement.test_against_torch import CASES, Case
@@ -90,10 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--real", action="store_true", help="models of their real depth and width")
     parser.add_argument("--only", default="", metavar="NAME", help="only models whose name holds this")
     options = parser.parse_args(arguments)
-    if torch_reference.IS_MISSING:
-        print(f"this benchmark compares with PyTorch: {torch_reference.INSTALL}", file=sys.stderr)
+    if optional_torch.IS_MISSING:
+        print(f"this benchmark compares with PyTorch: {optional_torch.INSTALL}", file=sys.stderr)
         return 2
-    torch_reference.set_threads(1)  # on a busy machine, threads of small kernels mostly wait for each other
+    optional_torch.set_threads(1)  # on a busy machine, threads of small kernels mostly wait for each other
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         workshop = Workshop(root=Path(folder))

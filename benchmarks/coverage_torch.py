@@ -13,10 +13,8 @@ from edgetrain.model.output import trained_output
 from edgetrain.run.engine import LABELS, Array, Engine
 from edgetrain.run.gradient_check import gradients_of
 from tests.edgetrain.agreement import torch_reference
+from tests.edgetrain.agreement.optional_torch import IS_MISSING, torch
 from tests.edgetrain.agreement.trained import relative_difference
-
-if not torch_reference.IS_MISSING:
-    import torch
 
 
 def worst_difference(engine: Engine, graph: TrainGraph, model: Path, trained: tuple[str, ...]) -> float | None:
@@ -25,7 +23,7 @@ def worst_difference(engine: Engine, graph: TrainGraph, model: Path, trained: tu
     On the batch that the engine holds. None where PyTorch is missing, or an op that it would have to compute, or where
     it knows a trained tensor by another name.
     """
-    if torch_reference.IS_MISSING:
+    if IS_MISSING:
         return None
     inputs = {t.name: engine.tensor(t.name).copy() for t in graph.by_role(Role.INPUT)}
     try:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.coverage import asked_of_torch, examine
 from benchmarks.coverage_files import FILES, RealFile
 from benchmarks.coverage_page import headline, to_markdown, trains
-from tests.edgetrain.agreement import torch_reference
+from tests.edgetrain.agreement import optional_torch
 from tests.edgetrain.model.onnx_models import mlp
 
 _SAMPLE = (
@@ -90,7 +90,7 @@ def test_a_file_that_trains_is_found_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.skipif(torch_reference.IS_MISSING, reason=f"needs `{torch_reference.INSTALL}`")
+@pytest.mark.skipif(optional_torch.IS_MISSING, reason=f"needs `{optional_torch.INSTALL}`")
 def test_where_differences_leave_it_open_pytorch_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "mlp.onnx"
     onnx.save(onnx.shape_inference.infer_shapes(mlp()), str(path))

@@ -16,7 +16,7 @@ from onnx import numpy_helper
 from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, Job
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement import onnx_models, torch_reference
+from tests.edgetrain.agreement import onnx_models, optional_torch, torch_reference
 from tests.edgetrain.agreement.trained import Batch, make_batches
 
 STEPS, BATCH = 3, 4
@@ -31,8 +31,8 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_torch_peer_has_the_losses_of_the_reference(name: str, tmp_path: Path) -> None:
-    if torch_reference.IS_MISSING:
-        pytest.skip(f"compares with PyTorch: {torch_reference.INSTALL}")
+    if optional_torch.IS_MISSING:
+        pytest.skip(f"compares with PyTorch: {optional_torch.INSTALL}")
     build, shape = MODELS[name]
     model = build()
     (batch,) = make_batches(shape, onnx_models.CLASSES, loss="cross-entropy", size=BATCH, seed=0, count=1)

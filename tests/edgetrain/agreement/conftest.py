@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.edgetrain.agreement import torch_reference
+from tests.edgetrain.agreement import optional_torch
 from tests.edgetrain.agreement.workshop import Workshop
 
 
@@ -17,6 +17,6 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 
 @pytest.fixture(scope="session")
 def needs_torch() -> None:
-    if torch_reference.IS_MISSING:
-        pytest.skip(f"compares with PyTorch: {torch_reference.INSTALL}")
-    torch_reference.set_threads(1)  # on a busy machine, threads of small kernels mostly wait for each other
+    if optional_torch.IS_MISSING:
+        pytest.skip(f"compares with PyTorch: {optional_torch.INSTALL}")
+    optional_torch.set_threads(1)  # on a busy machine, threads of small kernels mostly wait for each other
