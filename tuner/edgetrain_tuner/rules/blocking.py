@@ -17,7 +17,7 @@ from edgetrain_tuner.rules.contraction import (
     uses,
 )
 from edgetrain_tuner.rules.sides import Side
-from edgetrain_tuner.rules.tiles import Tile, boxes, choose_tile, most_rows, parts, tile_cost
+from edgetrain_tuner.rules.tiles import Tile, boxes, choose_tile, even_bands, most_rows, parts, tile_cost
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
 MINIMUM_PARALLEL_MULTIPLY_ADDS = 1 << 18
@@ -98,11 +98,16 @@ def choose_blocking(side: Side, features: Features) -> Blocking:
     options = [
         _cut(side, features, tile, depth_shape, block_shape)
         for depth_shape in on_grid(extents_of(contraction.k), _most_depth(side, tile, room))
-        for block_shape in on_grid(i_parts, math.prod(i_parts))
+        for block_shape in dict.fromkeys(_even(i_parts, shape) for shape in on_grid(i_parts, math.prod(i_parts)))
     ]
     smallest = min(options, key=lambda option: option.scratch_bytes)
     fitting = [option for option in options if _fits(option, room)] or [smallest]
     return min(fitting, key=lambda option: (cost(side, option).total, option.scratch_bytes))
+
+
+def _even(i_parts: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
+    """Blocks of about the same size, as many as before: threads wait for the largest."""
+    return tuple(even_bands(count, size) for count, size in zip(i_parts, shape, strict=True))
 
 
 def _fits(blocking: Blocking, room: int) -> bool:

@@ -17,13 +17,13 @@ from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import Contraction
 from edgetrain_tuner.rules.rule import Kernel, on_log_grid
 from edgetrain_tuner.rules.sliding import Sliding
+from edgetrain_tuner.rules.tiles import even_bands
 from edgetrain_tuner.rules.window_result import Limits, SlideOverResult
 from edgetrain_tuner.rules.window_sums import SlideOverSums
 from edgetrain_tuner.rules.window_tiles import (
     MOST_PLANE_BYTES,
     PARAMETERS,
     choose_tiling,
-    even_bands,
     most_band_tiles,
     tiles,
     tiling_of,

@@ -73,6 +73,11 @@ def parts(extents: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(-(-extent // size) for extent, size in zip(extents, shape, strict=True))
 
 
+def even_bands(count: int, size: int) -> int:
+    """The size of bands that are about the same, as many as with `size`."""
+    return -(-count // -(-count // size))
+
+
 def boxes(extents: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
     """Boxes of up to `most` elements, growing: all of the last axes, a part of one, a single index of the first."""
     inner = 1

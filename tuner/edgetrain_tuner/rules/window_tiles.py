@@ -13,6 +13,7 @@ from edgetrain_tuner.rules.blocking import (
     PANEL_SHARE,
 )
 from edgetrain_tuner.rules.contraction import bytes_read, extent_of
+from edgetrain_tuner.rules.tiles import even_bands
 from edgetrain_tuner.rules.windows import Coordinate, Windowed
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
@@ -96,11 +97,6 @@ def most_band_tiles(window: Windowed, tile: WindowTile, most_bytes: int) -> int:
     while band_tiles < row_tiles and _plane_bytes(window, tile, band_tiles + 1, column_tiles) <= most_bytes:
         band_tiles += 1
     return band_tiles
-
-
-def even_bands(row_tiles: int, band_tiles: int) -> int:
-    """Bands of about the same size, as many as before."""
-    return -(-row_tiles // -(-row_tiles // band_tiles))
 
 
 def _cut(window: Windowed, features: Features, tile: WindowTile, band_tiles: int) -> WindowTiling:

@@ -15,8 +15,8 @@ from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import COPY, FLOAT_BYTES, MOST_SCRATCH_BYTES, SCATTERED, is_parallel
 from edgetrain_tuner.rules.contraction import bytes_read
 from edgetrain_tuner.rules.rule import on_log_grid
-from edgetrain_tuner.rules.tiles import Tile, most_rows, tile_cost
-from edgetrain_tuner.rules.window_tiles import even_bands, plane_elements
+from edgetrain_tuner.rules.tiles import Tile, even_bands, most_rows, tile_cost
+from edgetrain_tuner.rules.window_tiles import plane_elements
 from edgetrain_tuner.rules.winograd_form import OUTPUTS, TAPS, Convolved
 from edgetrain_tuner.rules.winograd_transforms import OF_FILTER, OF_IMAGE, OF_RESULT, Transform
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within

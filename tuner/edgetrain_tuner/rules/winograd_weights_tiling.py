@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import FLOAT_BYTES, MOST_SCRATCH_BYTES, SCATTERED, is_parallel
 from edgetrain_tuner.rules.contraction import bytes_read
-from edgetrain_tuner.rules.tiles import Tile, choose_tile, most_rows, tile_cost
-from edgetrain_tuner.rules.window_tiles import even_bands
+from edgetrain_tuner.rules.tiles import Tile, choose_tile, even_bands, most_rows, tile_cost
 from edgetrain_tuner.rules.winograd_form import OUTPUTS, TAPS, Convolved
 from edgetrain_tuner.rules.winograd_tiling import PLACES, SCRATCH_SHARE, blocks, operations, with_least_scratch
 from edgetrain_tuner.rules.winograd_transforms import OF_GRADIENT, OF_IMAGE, OF_TAPS
