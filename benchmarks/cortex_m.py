@@ -35,6 +35,7 @@ from edgetrain.model.zoo import build_zoo_model
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget
 from edgetrain.program.emit_c import emit_driver, emit_header
+from edgetrain.program.fuse_updates import fuse_updates
 from edgetrain.program.layout import SHIPPED_ROLES, arena_layout
 from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, lower, scratch_of
 from edgetrain.program.toolchain import RUNTIME_HEADERS, RUNTIME_SOURCES, find_compiler, runtime_text
@@ -194,9 +195,9 @@ def measure(name: str, model: str, batch: int) -> list[dict[str, object]]:
     target = load_target(name)
     imported = import_model(build_zoo_model(model), name=model, batch=batch)
     options = TrainOptions(batch=batch, optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
-    extracted = extract(build_step(imported, options), model)
     codegen = target.codegen
     features = Features(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
+    extracted = fuse_updates(extract(build_step(imported, options), model), features)
     programs = {UNSCHEDULED: unscheduled(extracted), SCHEDULED: lower(extracted, features)}
     counted = {which: count(program, extracted.initial, target, batch) for which, program in programs.items()}
     np.testing.assert_allclose(

@@ -99,9 +99,7 @@ def build(cases: Sequence[Case], folder: Path) -> Built:
         features=tuple(f for f in codegen.features.split(",") if f),
         cores=codegen.cores,
     )
-    kernels = tuple(
-        Kernel(symbol=f"kernel{n}", function=case.function(), in_place=False) for n, case in enumerate(cases)
-    )
+    kernels = tuple(Kernel(symbol=f"kernel{n}", function=case.function()) for n, case in enumerate(cases))
     lowered = lower(Extracted(graph=_graph(cases), kernels=kernels, initial={}), features)
     objects = [f"{kernel.symbol}.o" for kernel in lowered.kernels]
     for kernel, name in zip(lowered.kernels, objects, strict=True):

@@ -180,7 +180,7 @@ def quickest_in_turns(calls: Mapping[str, Callable[[], None]], *, rounds: int) -
 
 def _call(library: KernelLibrary, function: Any, case: Case) -> Callable[[], None]:
     arrays = draw(parameters_of(case.function()), is_positive=False)
-    return library.build(function, False).bound(arrays)
+    return library.build(function, ()).bound(arrays)
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, object]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from edgetrain._tvm import Constant, PrimFunc, relax, tvm, tvm_ffi
 from edgetrain.errors import InternalError
 from edgetrain.graph.build import LOSS, BuiltFunction, BuiltStep
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
-from edgetrain.graph.traffic import Traffic
+from edgetrain.graph.traffic import Traffic, moved_bytes
 from edgetrain.model.model import Array
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,16 @@ log = logging.getLogger(__name__)
 STEP = "step"
 
 
+Aliases = tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A kernel before lowering. `in_place` kernels write over something they read, so pointers may be equal."""
+    """A kernel before lowering. `aliases` are the positions of parameters that are one tensor: read, then written."""
 
     symbol: str
     function: Any  # tirx.PrimFunc
-    in_place: bool
+    aliases: Aliases = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,16 @@ class _Call:
     kernel: str  # Relax's name for it
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+
+
+def aliases_of(reads: Sequence[str], writes: Sequence[str]) -> Aliases:
+    """What a call writes over: each position of such a tensor among what it reads, and the one where it is written."""
+    return tuple(
+        (position, len(reads) + number)
+        for number, written in enumerate(writes)
+        for position, read in enumerate(reads)
+        if read == written
+    )
 
 
 def legalize(built: BuiltStep) -> Any:
@@ -105,21 +118,17 @@ def extract(built: BuiltStep, name: str) -> Extracted:
     validate(graph)
     log.info("extracted %s", ", ".join(f"{f}: {len(ops)} ops" for f, ops in functions.items()))
     traffic = Traffic(
-        moved_bytes=_moved(functions[STEP], tensors),
+        moved_bytes=moved_bytes(functions[STEP], tensors),
         unfused_bytes=_unfused_bytes(_tidied(legalized, built), built),
     )
     return Extracted(graph=graph, kernels=symbols.kernels(), initial=initial, traffic=traffic)
-
-
-def _moved(calls: Iterable[Op | _Call], tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensors[name].nbytes for call in calls for name in (*call.reads, *call.writes))
 
 
 def _unfused_bytes(module: Any, built: BuiltStep) -> int:
     """What a step would move if each of its ops were a kernel of its own."""
     tensors = dict(built.tensors)
     calls = _read_function(module[STEP], built.functions[STEP], STEP, tensors, dict(built.initial), _views(module))
-    return _moved(calls, tensors)
+    return moved_bytes(calls, tensors)
 
 
 class _SymbolTable:
@@ -127,25 +136,24 @@ class _SymbolTable:
 
     def __init__(self, module: Any) -> None:
         self._functions = {g.name_hint: f for g, f in module.functions.items() if isinstance(f, PrimFunc)}
-        self._by_hash: dict[tuple[int, bool], list[Kernel]] = {}
-        self._symbols: dict[tuple[str, bool], Kernel] = {}
+        self._by_hash: dict[tuple[int, Aliases], list[Kernel]] = {}
+        self._symbols: dict[tuple[str, Aliases], Kernel] = {}
         self._flops: dict[str, int] = {}
 
     def symbol(self, call: _Call) -> str:
-        in_place = bool(set(call.reads) & set(call.writes))
-        key = (call.kernel, in_place)
+        key = (call.kernel, aliases_of(call.reads, call.writes))
         if key not in self._symbols:
-            self._symbols[key] = self._find_or_add(call.kernel, in_place)
+            self._symbols[key] = self._find_or_add(*key)
         return self._symbols[key].symbol
 
-    def _find_or_add(self, name: str, in_place: bool) -> Kernel:
+    def _find_or_add(self, name: str, aliases: Aliases) -> Kernel:
         function = self._functions[name].without_attr("global_symbol")
-        alike = self._by_hash.setdefault((int(tvm_ffi.structural_hash(function)), in_place), [])
+        alike = self._by_hash.setdefault((int(tvm_ffi.structural_hash(function)), aliases), [])
         for kernel in alike:
             if tvm_ffi.structural_equal(kernel.function, function):
                 return kernel
         count = sum(len(k) for k in self._by_hash.values())
-        kernel = Kernel(symbol=f"k{count}_{name}"[:100], function=function, in_place=in_place)
+        kernel = Kernel(symbol=f"k{count}_{name}"[:100], function=function, aliases=aliases)
         alike.append(kernel)
         return kernel
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
+from edgetrain.graph.ir import Tensor
 from edgetrain.units import show_bytes
+
+
+class Call(Protocol):
+    """A kernel call: an op, or what becomes one."""
+
+    @property
+    def reads(self) -> Sequence[str]: ...
+
+    @property
+    def writes(self) -> Sequence[str]: ...
+
+
+def moved_bytes(calls: Iterable[Call], tensors: Mapping[str, Tensor]) -> int:
+    """What the calls read and write."""
+    return sum(tensors[name].nbytes for call in calls for name in (*call.reads, *call.writes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

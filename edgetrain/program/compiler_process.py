@@ -36,6 +36,7 @@ from edgetrain.program.tune import TUNED, TUNING, TuneRequest
 from edgetrain_tuner.cache.entry import Workload
 
 if TYPE_CHECKING:
+    from edgetrain.graph.build import BuiltStep
     from edgetrain.graph.extract import Extracted
     from edgetrain.program.try_schedules import TrialBench
     from edgetrain_tuner.features import Features
@@ -99,14 +100,13 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     request = CompileRequest.from_json(job["request"])
     proto, model = _import(request.model, request.options, channel)
     from edgetrain.graph.build import build_step
-    from edgetrain.graph.extract import extract
     from edgetrain.program.lower import CodegenTarget, lower
     from edgetrain.program.objects import ObjectStore, compile_archive
     from edgetrain_tuner.workload import workload_of
 
     _say(channel, "building the training graph")
     built = build_step(model, request.options)
-    extracted = extract(built, model.name)
+    extracted = _kernels_of(built, model, request)
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in extracted.kernels}
     choices = _choices(job, request, extracted, workloads, out, channel)
     lowered = lower(
@@ -215,10 +215,17 @@ def _extracted(request: CompileRequest, channel: TextIO) -> Extracted:
     """The model's kernels alone."""
     _, model = _import(request.model, request.options, channel)
     from edgetrain.graph.build import build_step
-    from edgetrain.graph.extract import extract
 
     _say(channel, "building the training graph")
-    return extract(build_step(model, request.options), model.name)
+    return _kernels_of(build_step(model, request.options), model, request)
+
+
+def _kernels_of(built: BuiltStep, model: Model, request: CompileRequest) -> Extracted:
+    """The step as the kernels that a program of this request calls."""
+    from edgetrain.graph.extract import extract
+    from edgetrain.program.fuse_updates import fuse_updates
+
+    return fuse_updates(extract(built, model.name), _features(request))
 
 
 def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:

@@ -157,7 +157,7 @@ class DeviceBench:
         )
 
     def _built(self, function: Any, subject: Subject, symbol: str) -> _Built:
-        kernel = Kernel(symbol=symbol, function=function, in_place=bool(subject.aliases))
+        kernel = Kernel(symbol=symbol, function=function, aliases=subject.aliases)
         path = self._folder / f"{symbol}{next(self._numbers)}.o"
         compile_kernels([kernel], self._target, path)
         return _Built(object=path, scratch_bytes=scratch_of(kernel))

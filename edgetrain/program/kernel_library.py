@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import DeviceError
-from edgetrain.graph.extract import Kernel
+from edgetrain.graph.extract import Aliases, Kernel
 from edgetrain.program.lower import CodegenTarget, compile_kernels, scratch_of
 from edgetrain.program.toolchain import find_compiler, runtime_text
 from edgetrain_tuner.measure.arguments import Array, aligned
@@ -69,9 +69,9 @@ class KernelLibrary:
     def close(self) -> None:
         self._threads.edge_threads_close()
 
-    def build(self, function: Any, in_place: bool) -> LoadedKernel:
+    def build(self, function: Any, aliases: Aliases) -> LoadedKernel:
         """A scheduled PrimFunc as code. Raises what LLVM or the linker has against it."""
-        kernel = Kernel(symbol=_SYMBOL, function=function, in_place=in_place)
+        kernel = Kernel(symbol=_SYMBOL, function=function, aliases=aliases)
         scratch_bytes = scratch_of(kernel)
         name = f"kernel{next(self._numbers)}"
         compile_kernels([kernel], self._target, self._folder / f"{name}.o")

@@ -141,9 +141,21 @@ def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path)
 
 
 def _prepared(kernel: Kernel) -> Any:
+    """The kernel by its name. What it writes over is one buffer in it, read and written through one pointer.
+
+    LLVM then knows that an element depends on nothing but itself, and may take all other pointers for different ones.
+    """
     function = kernel.function.with_attr("global_symbol", kernel.symbol)
-    # In place, a kernel's pointers are equal on purpose: LLVM must not assume that they differ.
-    return function.with_attr("tirx.noalias", False) if kernel.in_place else function
+    parameters = list(function.params)
+    same = [(parameters[read], parameters[written]) for read, written in kernel.aliases]
+    if not same:
+        return function
+
+    def on_buffer(buffer: Any) -> Any:
+        return next((written for read, written in same if buffer.same_as(read)), buffer)
+
+    body = tvm_ffi.structural_map(function.body, (tirx.Var, on_buffer))
+    return PrimFunc(function.params, body, function.ret_type, function.attrs)
 
 
 def passes_before_pointers() -> list[Any]:
@@ -221,11 +233,8 @@ def _use_raw_pointers() -> Any:
     """Buffer parameters and large allocations become raw pointers: the C functions the driver calls."""
 
     def rewrite(function: Any, _module: Any, _context: Any) -> Any:
-        pointers, declarations = [], []
-        for parameter in function.params:
-            pointer = _pointer(f"{parameter.name}_pointer", parameter.ty.dtype)
-            pointers.append(pointer)
-            declarations.append(tirx.DeclBuffer(parameter, data=pointer))
+        pointers = [_pointer(f"{p.name}_pointer", p.ty.dtype) for p in function.params]
+        declarations = [tirx.DeclBuffer(p, data=pointer) for p, pointer in zip(function.params, pointers, strict=True)]
         in_arena = [buffer for buffer, _ in _arena_allocations(function.body)]
         scratch = [_pointer(f"scratch{i}_pointer", buffer.ty.dtype) for i, buffer in enumerate(in_arena)]
 

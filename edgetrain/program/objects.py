@@ -71,7 +71,7 @@ def compile_archive(
     for count, kernel in enumerate(kernels, 1):
         neutral = replace(kernel, symbol=_PLACEHOLDER)
         key = cache_key(
-            "edgetrain.object/1", str(kernel.function.script()), str(kernel.in_place), repr(target), VERSION, pipeline
+            "edgetrain.object/1", str(kernel.function.script()), str(kernel.aliases), repr(target), VERSION, pipeline
         )
         content = store.get(key)
         if content is None:

@@ -189,9 +189,4 @@ def calls_of(extracted: Extracted) -> Mapping[str, Op]:
 
 def subject_of(kernel: Kernel, call: Op, operations: int) -> Subject:
     """The kernel as it is called in a program: what it writes over is one tensor."""
-    aliases = tuple(
-        (call.reads.index(name), len(call.reads) + number)
-        for number, name in enumerate(call.writes)
-        if name in call.reads
-    )
-    return Subject(function=kernel.function, outputs=len(call.writes), aliases=aliases, operations=operations)
+    return Subject(function=kernel.function, outputs=len(call.writes), aliases=kernel.aliases, operations=operations)

@@ -77,7 +77,7 @@ FUNCTIONS: Mapping[str, Elementary] = {
 def _kernel(name: str, features: Features) -> Kernel:
     x = te.placeholder((COUNT,), "float32", name="x")
     function = te.create_prim_func([x, te.compute((COUNT,), lambda i: FUNCTIONS[name].expression(x[i]))])
-    return Kernel(symbol=name, function=rules.schedule(function, features), in_place=False)
+    return Kernel(symbol=name, function=rules.schedule(function, features))
 
 
 @pytest.fixture(scope="module")

@@ -60,11 +60,13 @@ def test_every_kernel_is_called_and_every_call_has_its_kernel(extracted: Extract
     assert called == {kernel.symbol for kernel in extracted.kernels}
 
 
-def test_a_kernel_that_writes_what_it_reads_is_marked_in_place(extracted: Extracted) -> None:
-    in_place = {kernel.symbol for kernel in extracted.kernels if kernel.in_place}
+def test_a_kernel_that_writes_what_it_reads_knows_which_parameters_are_one_tensor(extracted: Extracted) -> None:
+    aliases = {kernel.symbol: kernel.aliases for kernel in extracted.kernels}
     for ops in extracted.graph.functions.values():
         for op in ops:
-            assert (op.kernel in in_place) == bool(set(op.reads) & set(op.writes)), op.name
+            names = (*op.reads, *op.writes)
+            assert all(names[read] == names[written] for read, written in aliases[op.kernel]), op.name
+            assert {names[written] for _, written in aliases[op.kernel]} == set(op.reads) & set(op.writes), op.name
 
 
 def test_every_persistent_tensor_that_is_read_has_a_value_or_is_an_input(extracted: Extracted) -> None:

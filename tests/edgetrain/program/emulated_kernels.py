@@ -51,7 +51,7 @@ def compute_all(cases: Sequence[KernelCase], device: Device, emulator: str, fold
     """Schedules, compiles and links every case's kernel, and runs them all once."""
     written = [rules.scheduled(case.function, device.features) for case in cases]
     kernels = [
-        Kernel(symbol=f"kernel{n}", function=function, in_place=bool(case.in_place))
+        Kernel(symbol=f"kernel{n}", function=function, aliases=case.aliases)
         for n, (case, (_, function)) in enumerate(zip(cases, written, strict=True))
     ]
     compile_kernels(kernels, device.codegen, folder / "kernels.o")
@@ -95,7 +95,7 @@ class _Places:
     @staticmethod
     def of(case: KernelCase, kernel: Kernel) -> _Places:
         sizes = [prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in _types(case)]
-        own = dict(enumerate(case.in_place, len(case.inputs)))  # output -> the input that it overwrites
+        own = {written: read for read, written in case.aliases}
         offsets: list[int] = []
         end = 0
         for number, size in enumerate((*sizes, *scratch_of(kernel))):

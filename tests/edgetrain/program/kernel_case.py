@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgetrain._tvm import te
+from edgetrain.graph.extract import Aliases
 
 Array = npt.NDArray[Any]
 
@@ -40,6 +41,11 @@ class KernelCase:
         results = list(made) if isinstance(made, (list, tuple)) else [made]
         object.__setattr__(self, "function", te.create_prim_func([*tensors, *results]))
         object.__setattr__(self, "outputs", len(results))
+
+    @property
+    def aliases(self) -> Aliases:
+        """Of the kernel: which of its parameters are one tensor."""
+        return tuple((read, len(self.inputs) + number) for number, read in enumerate(self.in_place))
 
     def arrays(self) -> Sequence[Array]:
         random = np.random.default_rng(7)

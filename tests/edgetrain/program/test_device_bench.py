@@ -111,7 +111,7 @@ def _misbuilt(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[], Any], symbol:
     def compile_another(kernels: list[Kernel], target: CodegenTarget, out: Path) -> None:
         (kernel,) = kernels
         if kernel.symbol == symbol:
-            kernel = Kernel(symbol=symbol, function=wrong(), in_place=False)
+            kernel = Kernel(symbol=symbol, function=wrong())
         compile_kernels([kernel], target, out)
 
     monkeypatch.setattr(device_bench, "compile_kernels", compile_another)

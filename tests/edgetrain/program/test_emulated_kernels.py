@@ -20,12 +20,13 @@ from tests.edgetrain.program.emulated_kernels import Computed, Device, compute_a
 from tests.edgetrain.program.kernel_case import KernelCase
 from tests.edgetrain.program.norm_cases import norm_cases
 from tests.edgetrain.program.row_cases import row_cases
+from tests.edgetrain.program.update_cases import update_cases
 from tests.edgetrain.program.window_cases import window_cases
 
 pytestmark = pytest.mark.compile
 
 # Each in a size that divides by the widths of registers and in one that divides by nothing.
-CASES = (*row_cases(), *window_cases(), *norm_cases())
+CASES = (*row_cases(), *window_cases(), *norm_cases(), *update_cases())
 # For devices that differ from one that computes all of them in the code generator alone.
 FEW = (
     "matmul nn",

@@ -46,7 +46,7 @@ def test_a_kernel_with_threads_and_scratch_computes_its_product(
     a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((65, 70), (70, 47)))
     for _ in range(2):  # two libraries at once: each has its own code, both the same threads
         result = np.full((65, 47), np.nan, np.float32)
-        library.build(function, False).bound([a, b, result])()
+        library.build(function, ()).bound([a, b, result])()
         np.testing.assert_allclose(result, a @ b, rtol=1e-4, atol=1e-4)
 
 
@@ -54,11 +54,11 @@ def test_a_kernel_may_write_over_what_it_reads(library: KernelLibrary) -> None:
     w, g = te.placeholder((100,), name="w"), te.placeholder((100,), name="g")
     function = te.create_prim_func([w, g, te.compute((100,), lambda i: w[i] - g[i])])
     weights, gradient = np.ones(100, np.float32), np.arange(100, dtype=np.float32)
-    library.build(rules.schedule(function, FEATURES), True).bound([weights, gradient, weights])()
+    library.build(rules.schedule(function, FEATURES), ((0, 2),)).bound([weights, gradient, weights])()
     np.testing.assert_array_equal(weights, 1 - gradient)
 
 
 def test_nothing_is_left_of_a_kernel_that_was_built(library: KernelLibrary, tmp_path: Path) -> None:
     before = sorted(path.name for path in tmp_path.iterdir())
-    library.build(rules.schedule(_product(8, 8, 8), FEATURES), False).close()
+    library.build(rules.schedule(_product(8, 8, 8), FEATURES), ()).close()
     assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -30,7 +30,7 @@ ALLOWED_UNDEFINED = {"expf", "logf", "memcpy", "memset"}
 
 def _softmax_kernel() -> Kernel:
     x = te.placeholder((40, 9), "float32", name="x")
-    return Kernel(symbol="k_softmax", function=te.create_prim_func([x, topi.nn.log_softmax(x)]), in_place=False)
+    return Kernel(symbol="k_softmax", function=te.create_prim_func([x, topi.nn.log_softmax(x)]))
 
 
 def _extracted(kernel: Kernel) -> Extracted:
@@ -120,7 +120,7 @@ def _rotation_kernel(rows: int, pairs: int, heads: int) -> Kernel:
         return tirx.if_then_else(place >= pairs, turned, cosine[j, place] * x[j, i] - sine[j, place] * at(i + pairs))
 
     function = te.create_prim_func([x, cosine, sine, te.compute((rows, width), element, name="rotated")])
-    return Kernel(symbol="k_rotate", function=function, in_place=False)
+    return Kernel(symbol="k_rotate", function=function)
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 4, 8])

@@ -22,7 +22,7 @@ TARGET = CodegenTarget(triple="x86_64-linux-gnu", cpu="x86-64-v3")
 
 def _kernel(symbol: str = "k0_relu", size: int = 64) -> Kernel:
     x = te.placeholder((size,), name="x")
-    return Kernel(symbol=symbol, function=te.create_prim_func([x, topi.nn.relu(x)]), in_place=False)
+    return Kernel(symbol=symbol, function=te.create_prim_func([x, topi.nn.relu(x)]))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_another_kernel_or_target_is_another_object(change: str, store: ObjectSt
     changed: dict[str, tuple[Any, CodegenTarget]] = {
         "size": (_kernel(size=65), TARGET),
         "target": (_kernel(), dataclasses.replace(TARGET, cpu="x86-64-v2")),
-        "in place": (dataclasses.replace(_kernel(), in_place=True), TARGET),
+        "in place": (dataclasses.replace(_kernel(), aliases=((0, 1),)), TARGET),
     }
     kernel, target = changed[change]
     assert compile_archive([kernel], target, tmp_path / "other.a", store=store) == 1

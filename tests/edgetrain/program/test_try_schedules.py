@@ -257,7 +257,7 @@ def test_numbers_are_compared_and_processes_are_restarted_in_earnest(
     function = product()
     op = Op(name="0", kernel="k", reads=("a", "b"), writes=("c",), phase=Phase.FORWARD)
     graph = TrainGraph(name="one", tensors={}, functions={"step": (op,)})
-    kernel = Kernel(symbol="k", function=function, in_place=False)
+    kernel = Kernel(symbol="k", function=function)
     workload = workload_of(function)
     claimed = {rows: _found_for(workload, rows) for rows in (2, 3, 4, 5, 6)}
     stores = ScheduleStores(folder=tmp_path)

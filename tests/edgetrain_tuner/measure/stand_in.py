@@ -18,7 +18,7 @@ from tvm import tirx
 
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.arguments import Array
-from edgetrain_tuner.measure.bench import Bench
+from edgetrain_tuner.measure.bench import Aliases, Bench
 from edgetrain_tuner.measure.serve import serve
 
 FEATURES = Features(vector_bits=256, vector_registers=16, cores=1)
@@ -44,11 +44,11 @@ class Compiled:
         """Python lets go of it."""
 
 
-def build(function: Any, _in_place: bool) -> Compiled:
+def build(function: Any, _aliases: Aliases) -> Compiled:
     return Compiled(function, None)
 
 
-def misbehaving(function: Any, in_place: bool) -> Compiled:
+def misbehaving(function: Any, aliases: Aliases) -> Compiled:
     """A tile of 2 rows computes nonsense, of 3 never ends, of 4 ends the process, of 5 does not compile."""
     match _rows(function):
         case 2:
@@ -59,7 +59,7 @@ def misbehaving(function: Any, in_place: bool) -> Compiled:
             os._exit(9)
         case 5:
             raise ValueError("no such instruction")
-    return build(function, in_place)
+    return build(function, aliases)
 
 
 def _rows(function: Any) -> int:

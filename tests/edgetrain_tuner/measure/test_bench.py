@@ -10,7 +10,7 @@ from tvm import te, topi
 
 from edgetrain_tuner import rules
 from edgetrain_tuner.measure.arguments import Parameter, draw, largest_error
-from edgetrain_tuner.measure.bench import Bench, Subject
+from edgetrain_tuner.measure.bench import Aliases, Bench, Subject
 from edgetrain_tuner.schedule import Schedule
 from tests.edgetrain_tuner.measure.stand_in import FEATURES, build, misbehaving
 
@@ -64,9 +64,9 @@ def test_a_candidate_that_does_not_fit_is_not_compiled(bench: Bench) -> None:
 
 
 def test_a_wrong_default_is_noticed_when_the_kernel_is_opened() -> None:
-    def wrong(function: Any, in_place: bool) -> Any:
+    def wrong(function: Any, aliases: Aliases) -> Any:
         return misbehaving(
-            rules.apply(product(), tile_of(2), FEATURES) if "panel" in str(function) else function, False
+            rules.apply(product(), tile_of(2), FEATURES) if "panel" in str(function) else function, aliases
         )
 
     with pytest.raises(RuntimeError, match="differs from the unscheduled"):
@@ -81,12 +81,12 @@ def test_what_is_updated_in_place_is_one_array() -> None:
     class Recording:
         def bound(self, arrays: Any) -> Any:
             seen.append((arrays[0] is arrays[2], arrays[2].copy()))
-            return build(function, True).bound(arrays)
+            return build(function, ()).bound(arrays)
 
         def close(self) -> None:
             """Nothing to do."""
 
-    Bench(lambda _function, _in_place: Recording(), FEATURES).open(
+    Bench(lambda _function, _aliases: Recording(), FEATURES).open(
         0, Subject(function=function, outputs=1, aliases=((0, 2),))
     )
     assert all(is_one for is_one, _ in seen)

@@ -33,7 +33,8 @@ class Runnable(Protocol):
     def close(self) -> None: ...
 
 
-Builder = Callable[[Any, bool], Runnable]  # of a scheduled PrimFunc, and whether it writes over what it reads
+Aliases = tuple[tuple[int, int], ...]
+Builder = Callable[[Any, Aliases], Runnable]  # of a scheduled PrimFunc, and a `Subject`'s aliases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Subject:
 
     function: Any
     outputs: int
-    aliases: tuple[tuple[int, int], ...] = ()
+    aliases: Aliases = ()
     operations: int = 0
 
     @property
@@ -76,10 +77,9 @@ class Bench:
 
     def open(self, number: int, subject: Subject) -> Opened:
         """Builds the default and the reference. Raises what building and running raise."""
-        in_place = bool(subject.aliases)
-        default = self._build(rules.schedule(subject.function, self._features), in_place)
+        default = self._build(rules.schedule(subject.function, self._features), subject.aliases)
         against = "unscheduled" if subject.operations <= MOST_UNSCHEDULED_OPERATIONS else "default"
-        reference = self._build(subject.function, in_place) if against == "unscheduled" else default
+        reference = self._build(subject.function, subject.aliases) if against == "unscheduled" else default
         parameters = parameters_of(subject.function)
         for is_positive in (False, True):
             inputs = draw(parameters, is_positive=is_positive)
@@ -113,7 +113,7 @@ class Bench:
         except ScheduleRefusedError as error:
             return Outcome(status=REFUSED, message=str(error))
         try:
-            runnable = self._build(function, bool(subject.aliases))
+            runnable = self._build(function, subject.aliases)
         except Exception as error:  # whatever the compiler has to say about a candidate, the next one is tried
             return Outcome(status=FAILED, message=first_line(error))
         compile_s = time.perf_counter() - began_s

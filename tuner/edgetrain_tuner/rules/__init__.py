@@ -20,6 +20,7 @@ from edgetrain_tuner.rules.pooling import Pooling
 from edgetrain_tuner.rules.register_tile import RegisterTile
 from edgetrain_tuner.rules.rows import Rows
 from edgetrain_tuner.rules.rule import Kernel, Rule, neighbours_of, refitted
+from edgetrain_tuner.rules.scatter import Scatter
 from edgetrain_tuner.rules.winograd import Winograd, WinogradWeights
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 
@@ -30,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     Channelwise(),
     Pooling(),
     Rows(),
+    Scatter(),
     RegisterTile(),
     Generic(),
     MetaSchedule(),
@@ -58,6 +60,13 @@ def scheduled(function: Any, features: Features, wanted: Schedule | None = None)
 def propose(function: Any, features: Features) -> Sequence[Schedule]:
     """A schedule from each rule that knows `function`; the first is the one that `schedule` applies."""
     return list(_proposed(_analysed(function, features), features))
+
+
+def writes_by_element(function: Any, features: Features) -> bool:
+    """Whether the rule that `schedule` applies finishes each element where it is summed: nothing in between is kept."""
+    kernel = _analysed(function, features)
+    first = next(_proposed(kernel, features))
+    return first.rule != Generic.name or Generic().finishes_elements(kernel, features)
 
 
 def apply(function: Any, schedule: Schedule, features: Features) -> Any:

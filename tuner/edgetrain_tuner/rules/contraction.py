@@ -19,6 +19,7 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 
 from edgetrain_tuner.rules.inlining import inlined
+from edgetrain_tuner.rules.loops import sequence
 
 MINIMUM_LANES = 4  # in a narrower register there is nothing to gain from writing a contraction out
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
@@ -42,10 +43,38 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Epilogue:
-    """What becomes of an element: `store`, in which `axes` are its position and a load of the result is its value."""
+    """What becomes of an element: `stores`, in which `axes` are its position and a load of `result` is its value.
+
+    A later store may read what an earlier one wrote, at the element's position.
+    """
 
     axes: tuple[Any, ...]
-    store: Any
+    result: Any
+    stores: tuple[Any, ...]
+
+    def operands_at(self, indices: Sequence[Any]) -> list[Any]:
+        """What the stores of one element read of tensors that are as large as the result."""
+        loads: list[Any] = []
+        for store in self.stores:
+            tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+        made = [self.result, *(store.buffer for store in self.stores)]
+        values = dict(zip(self.axes, indices, strict=True))
+        return [
+            replaced(load, values)
+            for load in loads
+            if len(load.indices) == len(self.axes)
+            and all(index.same_as(axis) for index, axis in zip(load.indices, self.axes, strict=True))
+            and not any(load.source.same_as(buffer) for buffer in made)
+        ]
+
+    def at(self, indices: Sequence[Any], value: Any) -> list[Any]:
+        """The stores of one element."""
+        values = dict(zip(self.axes, indices, strict=True))
+
+        def on_load(load: Any) -> Any:
+            return value if load.source.same_as(self.result) else load
+
+        return [tvm_ffi.structural_map(replaced(store, values), (TensorLoad, on_load)) for store in self.stores]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +112,7 @@ class Contraction:
         """The statement that stores an element of C, through the epilogue if there is one."""
         if self.epilogue is None:
             return tirx.BufferStore(self.result, value, list(indices))
-
-        def on_load(load: Any) -> Any:
-            return value if load.source.same_as(self.result) else load
-
-        store = replaced(self.epilogue.store, dict(zip(self.epilogue.axes, indices, strict=True)))
-        return tvm_ffi.structural_map(store, (TensorLoad, on_load))
+        return sequence(*self.epilogue.at(indices, value))
 
     def rewritten(self, body: Any) -> Any:
         """The kernel with another body."""
@@ -157,15 +181,13 @@ def bytes_read(expression: Any) -> int:
 def find(function: Any) -> Contraction | None:
     """The contraction that the kernel computes, with at most elementwise work behind it; None for any other kernel."""
     kernel = inlined(function)
-    if kernel is None:
+    if kernel is None or not kernel.blocks:
         return None
-    blocks = kernel.blocks
-    if len(blocks) not in (1, 2):
+    first, *behind = kernel.blocks
+    epilogue = epilogue_of(kernel.function, behind, first) if behind else None
+    if behind and epilogue is None:
         return None
-    epilogue = _epilogue(blocks[1], blocks[0]) if len(blocks) == 2 else None
-    if len(blocks) == 2 and epilogue is None:
-        return None
-    return _contraction(kernel.function, blocks[0], epilogue)
+    return _contraction(kernel.function, first, epilogue)
 
 
 def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contraction | None:
@@ -362,24 +384,38 @@ def variables_of(expression: Any) -> list[Any]:
     return [v for v in found if not isinstance(v.ty, tirx.BufferType)]
 
 
-def _epilogue(block: Any, before: Any) -> Epilogue | None:
-    """The elementwise block behind the sum, if that is what it is: it reads each element of C at its own position."""
-    if any(int(axis.iter_type) != _SPATIAL for axis in block.iter_vars) or not isinstance(block.body, tirx.BufferStore):
-        return None
+def epilogue_of(function: Any, blocks: Sequence[Any], before: Any) -> Epilogue | None:
+    """The elementwise blocks behind the sum, if that is what they are: each makes a result of the kernel.
+
+    Each reads the sum, or what one before it made, at its own position, and does so for all elements.
+    """
     if not isinstance(before.body, tirx.BufferStore):
         return None
     result = before.body.buffer
-    axes = tuple(axis.var for axis in block.iter_vars)
-    loads: list[Any] = []
-    tvm_ffi.structural_walk(block.body.value, (TensorLoad, loads.append))
-    of_result = [load for load in loads if load.source.same_as(result)]
-    if not of_result:
-        return None
-    for load in of_result:
-        if len(load.indices) != len(axes):
+    axes = tuple(axis.var for axis in blocks[0].iter_vars)
+    written, stores = [result], []
+    for block in blocks:
+        is_spatial = all(int(axis.iter_type) == _SPATIAL for axis in block.iter_vars)
+        is_whole = [int(axis.dom.extent) for axis in block.iter_vars] == [int(extent) for extent in result.ty.shape]
+        if not is_spatial or not is_whole or not isinstance(block.body, tirx.BufferStore):
             return None
-        for index, axis, block_axis in zip(load.indices, axes, block.iter_vars, strict=True):
-            is_unit = int(block_axis.dom.extent) == 1
-            if not (is_unit or (isinstance(index, tirx.Var) and index.same_as(axis))):
-                return None
-    return Epilogue(axes=axes, store=block.body)
+        if not any(block.body.buffer.same_as(parameter) for parameter in function.params):
+            return None
+        loads: list[Any] = []
+        tvm_ffi.structural_walk(block.body.value, (TensorLoad, loads.append))
+        known = [load for load in loads if any(load.source.same_as(buffer) for buffer in written)]
+        if not known or not all(_is_at(load.indices, block.iter_vars) for load in known):
+            return None
+        if block is not blocks[-1] and not _is_at(block.body.indices, block.iter_vars):
+            return None
+        written.append(block.body.buffer)
+        stores.append(replaced(block.body, dict(zip((axis.var for axis in block.iter_vars), axes, strict=True))))
+    return Epilogue(axes=axes, result=result, stores=tuple(stores))
+
+
+def _is_at(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
+    """Whether the indices are the block's own position; along an axis of one element they always are."""
+    if len(indices) != len(axes):
+        return False
+    positions = zip(indices, axes, strict=True)
+    return all(int(axis.dom.extent) == 1 or index.same_as(axis.var) for index, axis in positions)

@@ -87,6 +87,19 @@ class Generic:
                 continue
         return schedule.mod["main"].without_attr("global_symbol")
 
+    def finishes_elements(self, kernel: Kernel, features: Features) -> bool:
+        """Whether the proposal computes all of the kernel where its first block, a sum, has a fresh tile."""
+        work = _Work.on(kernel)
+        if work is None:
+            return False
+        first, *behind = work.blocks()
+        proposed = self.propose(kernel, features)
+        choice = _Choice(**{name: proposed[name][0] for name in PARAMETERS})
+        try:
+            return _schedule_block(work.schedule, first, choice) == {block.name for block in behind}
+        except s_tir.ScheduleError:
+            return False
+
     def _checked(self, blocks: Sequence[_Block], features: Features, parameters: Parameters) -> None:
         require_names(parameters, PARAMETERS)
         for name in PARAMETERS:
@@ -303,17 +316,23 @@ def _schedule_block(schedule: Any, block: _Block, choice: _Choice) -> set[str]:
 
 
 def _take_epilogue(schedule: Any, block: Any, loop: Any) -> set[str]:
-    """Moves the elementwise consumer of a reduction to where its result is fresh: a tile is kept, not the tensor."""
-    consumers = schedule.get_consumers(block)
-    if len(consumers) != 1 or len(schedule.get_producers(consumers[0])) != 1:
-        return set()
-    if any(int(a.iter_type) != _SPATIAL for a in schedule.get(consumers[0]).iter_vars):
-        return set()
-    try:
-        schedule.reverse_compute_at(consumers[0], loop)
-    except s_tir.ScheduleError:
-        return set()
-    return {schedule.get(consumers[0]).name_hint}
+    """Moves the elementwise consumers of a reduction to where its result is fresh: a tile is kept, not the tensor."""
+    taken = {schedule.get(block).name_hint}
+    waiting = list(schedule.get_consumers(block))
+    while waiting:
+        consumer = waiting.pop(0)
+        name = schedule.get(consumer).name_hint
+        producers = {schedule.get(producer).name_hint for producer in schedule.get_producers(consumer)}
+        is_elementwise = all(int(a.iter_type) == _SPATIAL for a in schedule.get(consumer).iter_vars)
+        if name in taken or not producers <= taken or not is_elementwise:
+            continue  # one that reads two of them comes again behind the second
+        try:
+            schedule.reverse_compute_at(consumer, loop)
+        except s_tir.ScheduleError:
+            continue
+        taken.add(name)
+        waiting += schedule.get_consumers(consumer)
+    return taken - {schedule.get(block).name_hint}
 
 
 def _split_tail(schedule: Any, loops: Sequence[Any], tail: int, tile: int) -> tuple[list[Any], list[Any]]:

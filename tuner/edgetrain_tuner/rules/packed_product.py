@@ -36,6 +36,7 @@ from edgetrain_tuner.rules.loops import (
     VECTORIZED,
     Loops,
     digits_of,
+    fetched,
     moved,
     position_of,
     scaled,
@@ -56,6 +57,7 @@ STEPS_AT_A_TIME = 32  # of k, that are copied for all columns before the next on
 
 AxisValues = Mapping[Any, Any]
 _ZERO = tirx.FloatImm("float32", 0.0)
+_LINE_ELEMENTS = 16  # of a line of the cache
 _ABSENT = tirx.IntImm("int32", -(1 << 30))  # instead of a step: there is nothing to add
 
 
@@ -305,9 +307,10 @@ class _Writer:
         clear = self._each(lambda row, column: tirx.BufferStore(sums, _ZERO, [self._at(row, column)]))
         products = self._products(panel, tile, sums)
         store = self._store(panel, tile, sums)
+        fetch = self._fetch(panel, tile)
         buffer = self._kept
         if buffer is None:
-            return sequence(tirx.AllocBuffer(sums), clear, products, store)
+            return sequence(tirx.AllocBuffer(sums), clear, *fetch, products, store)
 
         def kept(row: Any, column: Any) -> list[Any]:
             return [panel.task, number * self._tile.rows + row, column]
@@ -316,9 +319,10 @@ class _Writer:
             lambda row, column: tirx.BufferStore(sums, buffer[tuple(kept(row, column))], [self._at(row, column)])
         )
         keep = self._each(lambda row, column: tirx.BufferStore(buffer, sums[self._at(row, column)], kept(row, column)))
+        is_last = panel.part == self._blocking.parts - 1
         begin = tirx.IfThenElse(panel.part == 0, clear, resume)
-        end = tirx.IfThenElse(panel.part == self._blocking.parts - 1, store, keep)
-        return sequence(tirx.AllocBuffer(sums), begin, products, end)
+        fetch = [when(is_last, statement, True) for statement in fetch]
+        return sequence(tirx.AllocBuffer(sums), begin, *fetch, products, tirx.IfThenElse(is_last, store, keep))
 
     def _at(self, row: Any, column: Any) -> Any:
         return row * self._tile.width + column
@@ -417,6 +421,27 @@ class _Writer:
                 "place", (*i_shape, *j_shape), lambda at: element(at[: len(i_shape)], at[len(i_shape) :])
             )
         return sequence(tirx.AllocBuffer(settled), self._each(settle), stored)
+
+    def _fetch(self, panel: _Panel, tile: _Rows) -> list[Any]:
+        """Asks for what the epilogue will read, so that it comes while products are added."""
+        epilogue = self._c.epilogue
+        shapes = (self._tile.shape, self._tile.row_shape)
+        along, across = shapes[::-1] if self._is_transposed else shapes
+        if epilogue is None or not epilogue.operands_at(epilogue.axes):
+            return []
+
+        def line(at: list[Any]) -> Any:
+            ends = [digits_of(at[0], across), digits_of(at[1] * _LINE_ELEMENTS, along)]
+            i_at, j_at = ends[::-1] if self._is_transposed else ends
+            values = {
+                **panel.values,
+                **values_of(self._c.j, moved(panel.j_start, j_at)),
+                **values_of(self._c.i, moved(tile.start, i_at)),
+            }
+            indices = [replaced(index, values) for index in self._c.indices]
+            return sequence(*map(fetched, epilogue.operands_at(indices)))
+
+        return [self._loops.nest("line", (math.prod(across), -(-math.prod(along) // _LINE_ELEMENTS)), line)]
 
     def _is_new(self, tile: _Rows, at: Sequence[Any]) -> Any | None:
         """Whether no tile before has stored these rows, where the last tile was moved back; None if none was."""

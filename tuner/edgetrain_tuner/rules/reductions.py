@@ -11,8 +11,9 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
 
-from edgetrain_tuner.rules.contraction import Axis, replaced
+from edgetrain_tuner.rules.contraction import Axis, Epilogue, epilogue_of
 from edgetrain_tuner.rules.inlining import inlined
+from edgetrain_tuner.rules.loops import sequence
 
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 
@@ -28,12 +29,15 @@ class Reduction:
     start: Any  # the value of no tap
     combined: Any  # the value so far, a load of `result`, with one more tap
     result: Any
-    store: Any  # the statement that keeps an element, its value a load of `result`
-    store_axes: tuple[Any, ...]
+    epilogue: Epilogue  # what keeps an element
 
     def kept(self, places: Sequence[Any], value: Any, analyzer: Any) -> Any:
         """The statement that keeps the value of a place."""
-        store = replaced(self.store, dict(zip(self.store_axes, places, strict=True)))
+        stores = self.epilogue.at(places, self.result[tuple(places)])
+        return sequence(*(self._simplified(store, value, analyzer) for store in stores))
+
+    def _simplified(self, store: Any, value: Any, analyzer: Any) -> Any:
+        """Before the value is put in: an analyzer knows nothing of it."""
         indices = [analyzer.simplify(index) for index in store.indices]
         return tirx.BufferStore(store.buffer, with_result(analyzer.simplify(store.value), self.result, value), indices)
 
@@ -65,22 +69,24 @@ def loads_of(expression: Any) -> list[Any]:
 def find_reduction(function: Any) -> Reduction | None:
     """The reduction that the kernel computes, everything before it inlined; None for any other kernel."""
     kernel = inlined(function)
-    if kernel is None:
+    if kernel is None or not kernel.blocks:
         return None
-    blocks = kernel.blocks
-    if len(blocks) not in (1, 2) or not _is_reduction(blocks[0]):
+    block, *behind = kernel.blocks
+    if not _is_reduction(block):
         return None
-    if len(blocks) == 2 and not _is_elementwise(blocks[1], blocks[0].body.buffer):
-        return None
-    return _reduction(kernel.function, blocks)
+    epilogue = epilogue_of(kernel.function, behind, block) if behind else _stored_as_it_is(block)
+    return None if epilogue is None else _reduction(kernel.function, block, epilogue)
 
 
-def _reduction(function: Any, blocks: Sequence[Any]) -> Reduction:
-    block, last = blocks[0], blocks[-1]
+def _stored_as_it_is(block: Any) -> Epilogue:
+    result, indices = block.body.buffer, list(block.body.indices)
+    axes = tuple(axis.var for axis in block.iter_vars if int(axis.iter_type) == _SPATIAL)
+    return Epilogue(axes=axes, result=result, stores=(tirx.BufferStore(result, result[tuple(indices)], indices),))
+
+
+def _reduction(function: Any, block: Any, epilogue: Epilogue) -> Reduction:
     axes = [Axis(variable=a.var, extent=int(a.dom.extent)) for a in block.iter_vars if int(a.iter_type) == _SPATIAL]
     taps = [Axis(variable=a.var, extent=int(a.dom.extent)) for a in block.iter_vars if int(a.iter_type) == _REDUCE]
-    result, indices = block.body.buffer, block.body.indices
-    is_alone = len(blocks) == 1
     return Reduction(
         function=function,
         block=block,
@@ -88,9 +94,8 @@ def _reduction(function: Any, blocks: Sequence[Any]) -> Reduction:
         taps=tuple(taps),
         start=block.init.value,
         combined=block.body.value,
-        result=result,
-        store=tirx.BufferStore(result, result[tuple(indices)], indices) if is_alone else last.body,
-        store_axes=tuple(axis.variable for axis in axes) if is_alone else tuple(a.var for a in last.iter_vars),
+        result=block.body.buffer,
+        epilogue=epilogue,
     )
 
 
@@ -101,15 +106,6 @@ def _is_reduction(block: Any) -> bool:
     kinds = [int(axis.iter_type) for axis in block.iter_vars]
     places = [axis.var for axis in block.iter_vars if int(axis.iter_type) == _SPATIAL]
     return _REDUCE in kinds and set(kinds) <= {_SPATIAL, _REDUCE} and _are_same(block.body.indices, places)
-
-
-def _is_elementwise(block: Any, result: Any) -> bool:
-    """Whether the block makes one element of each of `result`, at the same place."""
-    if any(int(axis.iter_type) != _SPATIAL for axis in block.iter_vars) or not isinstance(block.body, tirx.BufferStore):
-        return False
-    places = [axis.var for axis in block.iter_vars]
-    loads = [load for load in loads_of(block.body.value) if load.source.same_as(result)]
-    return bool(loads) and all(_are_same(load.indices, places) for load in loads)
 
 
 def _are_same(indices: Sequence[Any], variables: Sequence[Any]) -> bool:

@@ -54,7 +54,8 @@ class _Block:
 
 
 class WeightLoops:
-    """Writes the kernel out. `sums` are what the products of all tiles add up to, `taps` what becomes of some."""
+    """Writes the kernel out. `sums` are what the products of all tiles add up to, `taps` what becomes of some, and
+    `line` the same in the order of memory."""
 
     def __init__(self, form: Convolved, tiling: WeightTiling) -> None:
         self._form = form
@@ -87,11 +88,12 @@ class WeightLoops:
             loops=self._loops, rows=t.rows, vectors=t.vectors, lanes=t.lanes, buffer=self._sums
         )
         self._taps = buffer("taps", TAPS, TAPS, t.lanes)
+        self._line = buffer("line", t.lanes * TAPS * TAPS)
 
     def function(self) -> Any:
         factors = [buffer for factor in (self._image, self._gradient) for buffer in (factor.copied, factor.turned)]
         loop = self._loops.shared_out(self._t.jobs, self._t.tasks, self._begin, self._job)
-        allocated = (tirx.AllocBuffer(buffer) for buffer in (*factors, self._sums, self._taps))
+        allocated = (tirx.AllocBuffer(buffer) for buffer in (*factors, self._sums, self._taps, self._line))
         return self._form.contraction.rewritten(sequence(*allocated, loop))
 
     def _pixel(self, image: Any, channel: Any, row: Any, column: Any) -> Any:
@@ -254,19 +256,31 @@ class WeightLoops:
         return self._loops.nest("result", (t.filters, t.channel_vectors), vector)
 
     def _write(self, task: Any, filter_at: Any, first: Any) -> Any:
+        """In the order of memory, so that what the epilogue reads and writes comes in vectors."""
         form, t = self._form, self._t
 
-        def element(lane: Any, row: Any, column: Any) -> Any:
+        def order(lane: Any) -> Any:
+            number = self._loops.number
+            taps = [(number(row), number(column)) for row in range(TAPS) for column in range(TAPS)]
+            return sequence(
+                *(
+                    tirx.BufferStore(
+                        self._line, self._taps[task, row, column, lane], [task, lane * len(taps) + number(place)]
+                    )
+                    for place, (row, column) in enumerate(taps)
+                )
+            )
+
+        def element(at: Any) -> Any:
+            lane, row, column = digits_of(at, (t.lanes, TAPS, TAPS))
             values = {form.filters.variable: filter_at, form.channels.variable: first + lane}
             values |= {form.rows.tap.variable: row, form.columns.tap.variable: column}
             indices = [replaced(index, values) for index in form.contraction.indices]
-            return form.contraction.finished(indices, self._taps[task, row, column, lane])
+            return form.contraction.finished(indices, self._line[task, at])
 
-        def one(lane: Any) -> Any:
-            number = self._loops.number
-            written = sequence(
-                *(element(lane, number(row), number(column)) for row in range(TAPS) for column in range(TAPS))
-            )
-            return when(first + lane < form.channels.extent, written, form.channels.extent % t.lanes > 0)
-
-        return self._loops.loop("lane", t.lanes, one)
+        lanes = self._loops.number(t.lanes)
+        used = tirx.min(lanes, form.channels.extent - first) if form.channels.extent % t.lanes else lanes
+        return sequence(
+            self._loops.loop("lane", t.lanes, order),
+            self._loops.loop("element", used * (TAPS * TAPS), element),
+        )

@@ -110,7 +110,7 @@ class WeightTiling:
         turned = PLACES * self.tiles * (self.channel_vectors + self.filter_vectors) * self.lanes
         sums = PLACES * self.filters * self.channel_vectors * self.lanes
         copied = (math.prod(self.image_shape) + math.prod(self.gradient_shape)) * self.lanes
-        return FLOAT_BYTES * (turned + sums + copied + TAPS**2 * self.lanes)
+        return FLOAT_BYTES * (turned + sums + copied + 2 * TAPS**2 * self.lanes)
 
 
 def tilings(form: Convolved, features: Features) -> Iterator[WeightTiling]:

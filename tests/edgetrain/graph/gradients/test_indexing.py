@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from edgetrain._tvm import relax
+from edgetrain.graph.gradients.indexing import INDEXING_RULES
+from edgetrain.graph.gradients.rule import Backward
 from tests.edgetrain.graph.gradients.finite_difference import (
     Case,
     CompiledCases,
@@ -66,6 +68,11 @@ CASES = (
         inputs={"x": normal(4, 3), "i": np.array([[1, 3], [1, 0]])},
     ),
     Case(
+        name="take_planes",
+        op=lambda x, i: o.take(x, i, 0),
+        inputs={"x": normal(4, 3, 2), "i": np.array([1, 3, 1])},
+    ),
+    Case(
         name="take_columns",
         op=lambda x: o.take(x, relax.const(np.array([2, 0, 2])), 1),
         inputs={"x": normal(2, 3, 2)},
@@ -94,3 +101,25 @@ def test_gradient_is_the_finite_difference(case: Case, compiled: CompiledCases) 
 @pytest.mark.compile
 def test_an_index_out_of_bounds_adds_to_the_nearest_row_and_to_no_foreign_memory(compiled: CompiledCases) -> None:
     np.testing.assert_array_equal(compiled.gradients(OUT_OF_BOUNDS)["x"], compiled.cotangents["out_of_bounds"])
+
+
+@pytest.mark.parametrize(("shape", "is_reshaped"), [((4, 3), False), ((4, 3, 2), True), ((6,), True)], ids=str)
+def test_nothing_stands_between_a_tables_gradient_and_its_update(shape: tuple[int, ...], is_reshaped: bool) -> None:
+    builder = relax.BlockBuilder()
+    table = relax.Var("table", relax.TensorType(shape, "float32"))
+    ids = relax.Var("ids", relax.TensorType((5,), "int64"))
+    dy = relax.Var("dy", relax.TensorType((5, *shape[1:]), "float32"))
+    with builder.function("gradient", [table, ids, dy]):
+        step = Backward(
+            builder=builder,
+            call=o.take(table, ids, 0),
+            inputs=[table, ids],
+            outputs=[],
+            residuals=None,
+            output_gradients=[dy],
+            wanted=[True, False],
+        )
+        gradient, _ = INDEXING_RULES["relax.take"].backward(step)
+        made_by = builder.lookup_binding(gradient).op.name
+        builder.emit_func_output(gradient)
+    assert made_by == ("relax.reshape" if is_reshaped else "relax.call_tir")
