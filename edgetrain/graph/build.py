@@ -24,6 +24,7 @@ from edgetrain.graph.loss import Loss
 from edgetrain.graph.losses import loss_of
 from edgetrain.graph.optimizers import ACCUMULATED, Optimizer, optimizer_of, state_prefixes
 from edgetrain.graph.options import TrainOptions
+from edgetrain.graph.pooled_activations import activate_after_pooling
 from edgetrain.graph.products import product_weights
 from edgetrain.model.model import Array, Model
 
@@ -69,7 +70,7 @@ def build_step(model: Model, options: TrainOptions) -> BuiltStep:
     """Raises `UsageError` for options that do not fit the model, `UnsupportedError` for missing gradients."""
     optimizer = optimizer_of(options)
     loss = loss_of(options, _output_shape(model))
-    adapted = adapt(model, options)
+    adapted = adapt(activate_after_pooling(model), options)
     model, trained = adapted.model, adapted.trained
     tensors, initial = _persistent_tensors(model, options, loss, optimizer, trained)
     builder = relax.BlockBuilder(model.module)

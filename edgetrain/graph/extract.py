@@ -323,7 +323,10 @@ def _order(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[_Call]:
 
 
 def _phases(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[Phase]:
-    """Forward is what the loss (or, without one, everything) depends on; updates write parameters or state."""
+    """Forward is what the loss (or, without one, everything) depends on, and what else comes before it.
+
+    Updates write parameters or state.
+    """
     writers = {n: i for i, c in enumerate(calls) for n in c.writes}
     updates = {i for i, c in enumerate(calls) if any(tensors[n].role in (Role.PARAMETER, Role.STATE) for n in c.writes)}
     loss = writers.get(LOSS)
@@ -343,6 +346,6 @@ def _phases(calls: list[_Call], tensors: Mapping[str, Tensor]) -> list[Phase]:
             return Phase.LOSS
         if i in updates:
             return Phase.UPDATE
-        return Phase.FORWARD if i in forward else Phase.BACKWARD
+        return Phase.FORWARD if i in forward or i < loss else Phase.BACKWARD
 
     return [phase(i) for i in range(len(calls))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetrain._tvm import shape_of, te, tirx
-from edgetrain.graph.gradients.rule import Backward, Gradients, Rule
+from edgetrain.graph.gradients.rule import Backward, Done, Forward, Gradients, Rule
 from edgetrain.graph.gradients.window import Window, end_pads_of, guarded, window_of
 
 _LARGEST_INT8 = 127
@@ -16,14 +16,21 @@ def _kernel(attributes: Any) -> tuple[int, int]:
     return int(attributes.pool_size[0]), int(attributes.pool_size[1])
 
 
-def _max_pool2d(step: Backward) -> Gradients:
+def _max_pool2d(step: Forward) -> Done:
+    """Who wins is found at once, a byte for each output: the input need not be kept for it."""
     window, kernel = window_of(step.attributes), _kernel(step.attributes)
-    data, pooled = step.inputs[0], step.outputs[0]
-    winners = step.emit_te(max_pool2d_winner, data, pooled, kernel=kernel, window=window)
-    gradient = step.emit_te(
-        max_pool2d_gradient, winners, step.output_gradient, shape=shape_of(data), kernel=kernel, window=window
-    )
-    return [gradient]
+    pooled = step.builder.emit(step.call)
+    winners = step.emit_te(max_pool2d_winner, step.inputs[0], pooled, kernel=kernel, window=window)
+    return Done(outputs=(pooled,), residuals=winners)
+
+
+def _max_pool2d_backward(step: Backward) -> Gradients:
+    shape, kernel, window = shape_of(step.inputs[0]), _kernel(step.attributes), window_of(step.attributes)
+    return [
+        step.emit_te(
+            max_pool2d_gradient, step.residuals, step.output_gradient, shape=shape, kernel=kernel, window=window
+        )
+    ]
 
 
 def max_pool2d_winner(data: Any, pooled: Any, *, kernel: tuple[int, int], window: Window) -> Any:
@@ -138,6 +145,6 @@ def adaptive_avg_pool2d_gradient(dy: Any, *, shape: tuple[int, ...]) -> Any:
 
 POOLING_RULES: Mapping[str, Rule] = {
     "relax.nn.adaptive_avg_pool2d": Rule(backward=_adaptive_avg_pool2d),
-    "relax.nn.max_pool2d": Rule(backward=_max_pool2d),
+    "relax.nn.max_pool2d": Rule(forward=_max_pool2d, backward=_max_pool2d_backward),
     "relax.nn.avg_pool2d": Rule(backward=_avg_pool2d),
 }

@@ -107,19 +107,19 @@ def test_a_fast_solvers_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keepin
     _assert_same_bits(*runs)
 
 
-# What the tests above do not train: the model, and the shape of its input. The dense ones have nothing to plan: what
-# they hold at their peak is what one op reads and writes.
-OTHER_MODELS: Mapping[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "tie-cnn": (models.tie_cnn, models.TIE_IMAGE),
+# The model, and the shape of its input. Those that are dense, or pool at once, have nothing to plan: what they hold at
+# their peak is what one op reads and writes.
+MODELS: Mapping[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "batch-norm-cnn": (models.batch_norm_cnn, models.BATCH_NORM_IMAGE),
     "mobilenet": (models.mobilenet, models.MOBILENET_IMAGE),
     "transformer": (models.transformer, models.TRANSFORMER_IMAGE),
 }
 
 
-@pytest.mark.parametrize("name", OTHER_MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_every_solvers_plans_train_every_model_to_the_same_bits(name: str, workshop: Workshop) -> None:
     """A random budget for each solver; one that has no plan there says so, and is passed over."""
-    make, image = OTHER_MODELS[name]
+    make, image = MODELS[name]
     options = TrainOptions(batch=32, optimizer=OptimizerOptions(kind="adamw"))  # large enough for tensors of a page
     compiled = workshop.compile(make(), options)
     batches = make_batches(image, models.CLASSES, loss=options.loss, size=32, seed=3, count=2)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from edgetrain.run.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
 from edgetrain.run.exchange import LIVE
-from tests.edgetrain.cli.conftest import COMMAND
+from tests.edgetrain.cli.conftest import COMMAND, PLANNABLE
 
-LONG = ("digits", "data.limit=256", "train.epochs=1000000", "train.checkpoint_every=5", "train.schedule=constant")
-KEEP_ALL_BYTES = 866_496  # of that recipe, as `edgetrain plan` says
+_ENDLESS = ("data.limit=256", "train.epochs=1000000", "train.checkpoint_every=5", "train.schedule=constant")
+LONG = ("digits", PLANNABLE, *_ENDLESS)
+KEEP_ALL_BYTES = 1_179_392  # of that recipe, as `edgetrain plan` says
 _PATIENCE_S = 120
 
 

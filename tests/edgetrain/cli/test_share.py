@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from edgetrain.run.checkpoint import NEWEST, read_header
-from tests.edgetrain.cli.conftest import SHORT, Command
+from tests.edgetrain.cli.conftest import PLANNABLE, SHORT, Command
 from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained_bytes, wait_until
 
 pytestmark = pytest.mark.compile
 
-LEAST_BYTES = 784_640  # enough for a plan of that recipe with all parameters in memory
+LEAST_BYTES = 930_000  # enough for a plan of that recipe with all parameters in memory
 ENOUGH_FOR_TWO = 2 * (LEAST_BYTES + KEEP_ALL_BYTES) // 2
 
 
@@ -60,14 +60,14 @@ def test_a_job_for_which_there_is_no_room_says_who_holds_it_or_waits(
 ) -> None:
     share = ("--share", f"one={LEAST_BYTES * 3 // 2}")
     with running(tmp_path, command_environment, *share, name="first") as process:
-        refused = command("fit", *SHORT, *share, "--out", "runs/second", cwd=tmp_path)
+        refused = command("fit", *SHORT, PLANNABLE, *share, "--out", "runs/second", cwd=tmp_path)
         assert refused.returncode == 3
-        assert "error: no room in `one`: it is 1.177MB, and all its jobs need" in refused.stderr
+        assert "error: no room in `one`: it is 1.395MB, and all its jobs need" in refused.stderr
         assert f"`{tmp_path / 'runs' / 'first'}` (process {process.pid}) holds" in refused.stderr
         assert not (tmp_path / "runs" / "second").exists()
         process.send_signal(signal.SIGKILL)
         process.wait()
-        waited = command("fit", *SHORT, *share, "--wait", "--out", "runs/second", "--json", cwd=tmp_path)
+        waited = command("fit", *SHORT, PLANNABLE, *share, "--wait", "--out", "runs/second", "--json", cwd=tmp_path)
         assert waited.returncode == 0, waited.stderr
     report = json.loads(waited.stdout)
     assert report["is_within_budget"]
