@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain._tvm import te
+from edgetrain._tvm import PrimFunc, te
 from edgetrain.graph.extract import Aliases
 
 Array = npt.NDArray[Any]
@@ -20,7 +20,7 @@ class KernelCase:
     """A kernel and what it has to compute. Outputs that are `in_place` overwrite the inputs of these numbers."""
 
     name: str
-    compute: Callable[..., Any]  # TE: tensors of the inputs -> the output, or several
+    compute: Callable[..., Any]  # TE: tensors of the inputs -> the output, or several; or the whole kernel
     inputs: tuple[tuple[int, ...], ...]
     expected: Callable[..., Any]  # NumPy: arrays of the inputs -> the output, or several
     vector_rule: str = "generic"
@@ -38,9 +38,10 @@ class KernelCase:
         dtypes = self.dtypes or ("float32",) * len(self.inputs)
         tensors = [te.placeholder(s, d, name=f"p{n}") for n, (s, d) in enumerate(zip(self.inputs, dtypes, strict=True))]
         made = self.compute(*tensors)
-        results = list(made) if isinstance(made, (list, tuple)) else [made]
-        object.__setattr__(self, "function", te.create_prim_func([*tensors, *results]))
-        object.__setattr__(self, "outputs", len(results))
+        if not isinstance(made, PrimFunc):
+            made = te.create_prim_func([*tensors, *(made if isinstance(made, (list, tuple)) else [made])])
+        object.__setattr__(self, "function", made)
+        object.__setattr__(self, "outputs", len(made.params) - len(tensors))
 
     @property
     def aliases(self) -> Aliases:

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from edgetrain._tvm import te, tirx
+from edgetrain.graph.gradients.indexing import scatter_add
 from edgetrain.graph.optimizers import OPTIMIZERS
 from edgetrain.graph.options import OptimizerOptions
+from edgetrain.program.fuse_updates import joint_function
 from tests.edgetrain.program.kernel_case import Array, KernelCase
 from tests.edgetrain.program.row_cases import row_cases
 from tests.edgetrain.program.window_cases import window_cases
@@ -54,8 +57,45 @@ class _Adam:
         return [p - p * rate * 0.01 - rate / first * mean / spread, mean, square]
 
 
+def _embedding(size: str, rows: int, columns: int, lookups: int) -> KernelCase:
+    """Lookups in a table, some of them beyond its ends: their gradients are summed and the table is updated."""
+    table, looked_up = (rows, columns), (lookups, columns)
+
+    def compute(*_tensors: Any) -> Any:
+        gradient = scatter_add(before=1, count=lookups, after=columns, rows=rows, dtype="float32", index_dtype="int32")
+        p, g, velocity = (te.placeholder([tirx.IntImm("int64", n) for n in table], name=name) for name in "pgv")
+        rate = te.placeholder((), name="rate")
+        results = OPTIMIZERS["sgd"](_MOMENTUM).update(p, g, velocity, rate)
+        update = te.create_prim_func([p, g, velocity, rate, *results])
+        return joint_function(gradient, update, 1, outputs=len(results))
+
+    def expected(indices: Array, dy: Array, p: Array, velocity: Array, rate: Array) -> list[Array]:
+        gradient = np.zeros(table)
+        np.add.at(gradient, np.clip(indices, 0, rows - 1), dy)
+        new = 0.9 * velocity + gradient + 0.01 * p
+        return [p - rate * new, new]
+
+    def draw(random: np.random.Generator) -> list[Array]:
+        floats = [random.standard_normal(shape).astype(np.float32) for shape in (looked_up, table, table, ())]
+        return [random.integers(-2, rows + 2, lookups).astype(np.int32), *map(np.asarray, floats)]
+
+    return KernelCase(
+        name=f"embedding with update, {size}",
+        compute=compute,
+        inputs=((lookups,), looked_up, table, table, ()),
+        dtypes=("int32", *["float32"] * 4),
+        expected=expected,
+        vector_rule="scatter",
+        scalar_rule="scatter",
+        draw=draw,
+        in_place=(2, 3),
+    )
+
+
 def update_cases() -> Iterator[KernelCase]:
     """For every weight gradient that a rule writes out, one with momentum; for the matrix products one with Adam."""
+    yield _embedding("divides", 32, 16, 24)
+    yield _embedding("prime", 29, 13, 37)
     for case in (*row_cases(), *window_cases()):
         if not any(name in case.name for name in _GRADIENTS) or case.vector_rule == _NOT_WRITTEN_OUT:
             continue
