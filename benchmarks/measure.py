@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from edgetrain.job import codegen_of, device_costs
 from edgetrain.locate import user_cache_dir
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Plan
+from edgetrain.plan.solvers.options import USUAL
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
 from edgetrain.program.cache import BuildCache
@@ -88,11 +89,12 @@ class Prepared:
     compiled: Compiled
     cache: BuildCache
 
-    def plan(self, budget_bytes: int | None = None) -> Plan:
-        """Raises `PlanInfeasibleError` where the budget is too small."""
+    def plan(self, budget_bytes: int | None = None, *, thrift_share: float = USUAL.thrift_share) -> Plan:
+        """As `fit` plans: without a budget a thrifty plan. Raises `PlanInfeasibleError` where it is too small."""
         graph = self.compiled.graph
         costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
-        return make_plan(graph, Budget(memory_bytes=None if budget_bytes is None else Bytes(budget_bytes)), costs)
+        budget = Budget(memory_bytes=None if budget_bytes is None else Bytes(budget_bytes))
+        return make_plan(graph, budget, costs, options=replace(USUAL, thrift_share=thrift_share))
 
     def program(self, plan: Plan, *, profile: bool = False) -> Artifact:
         """With `profile`, one that counts the seconds of each op."""

@@ -45,6 +45,7 @@ from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take
 from benchmarks.peers.step_graph import read_step_graph, step_flops
 from benchmarks.step_models import RATE, SUBJECTS, Subject, chosen, fill, made_batch
 from edgetrain.errors import ModelError, PlanInfeasibleError
+from edgetrain.plan.schedule import Plan
 from edgetrain.run.engine import LOSS, scalar
 from edgetrain.run.local import LocalEngine
 from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
@@ -119,8 +120,10 @@ class Trial:
 
     def engine(self, threads: int, budget_bytes: int | None = None) -> LocalEngine:
         """Filled with the batch; to be closed. Raises `PlanInfeasibleError` where the budget is too small."""
-        program = self.prepared.program(self.prepared.plan(budget_bytes))
-        engine = LocalEngine(program, threads=threads, page_directory=self.folder)
+        return self.engine_of(self.prepared.plan(budget_bytes), threads)
+
+    def engine_of(self, plan: Plan, threads: int) -> LocalEngine:
+        engine = LocalEngine(self.prepared.program(plan), threads=threads, page_directory=self.folder)
         fill(engine, self.batch, self.inputs[0])
         return engine
 

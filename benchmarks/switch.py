@@ -44,7 +44,7 @@ def programs(prepared: Prepared) -> tuple[Artifact, Artifact]:
     """The one that keeps everything, and the smallest."""
     graph = prepared.compiled.graph
     costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
-    return prepared.program(prepared.plan()), prepared.program(smallest_plan(graph, Budget(), costs))
+    return prepared.program(prepared.plan(thrift_share=0.0)), prepared.program(smallest_plan(graph, Budget(), costs))
 
 
 def undisturbed(prepared: Prepared, program: Artifact, steps: int) -> bytes:

@@ -82,6 +82,12 @@ def effective_budget(job: Job) -> Budget:
     return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
 
 
+def planning_options(job: Job) -> SolverOptions:
+    """What the job says about planning. Governed, a run takes what there is: it gives back when asked."""
+    is_governed = job.adapt or job.share is not None
+    return dataclasses.replace(job.planning, thrift_share=0.0) if is_governed else job.planning
+
+
 def costs_of(job: Job, graph: graph_ir.TrainGraph) -> CostsByFunction:
     """What each op costs: modelled from the target's profile, with measured times where the job has them."""
     modelled = analytic_costs_by_function(graph, device_costs(job.target))

@@ -10,7 +10,16 @@ from pathlib import Path
 from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.update_report import UpdateReport, update_report
-from edgetrain.job import Job, codegen_of, compile_request, costs_of, effective_budget, storage_cost, trial_terms
+from edgetrain.job import (
+    Job,
+    codegen_of,
+    compile_request,
+    costs_of,
+    effective_budget,
+    planning_options,
+    storage_cost,
+    trial_terms,
+)
 from edgetrain.plan import dump as plan_dump
 from edgetrain.plan.compare import Comparison, compare_solvers
 from edgetrain.plan.planner import make_plan, smallest_budget, smallest_plan, try_plan
@@ -47,7 +56,7 @@ def plan_stage(job: Job, compiled: Compiled) -> Plan:
         costs,
         solver=job.solver,
         storage=storage_cost(job.target),
-        options=job.planning,
+        options=planning_options(job),
         progress=job.progress or silent,
     )
 

@@ -161,6 +161,7 @@ def _planning(arguments: argparse.Namespace, asked: Callable[[str], object]) -> 
         time_limit_s=float(getattr(arguments, "time_limit", None) or time_limit_s),
         nodes=int(str(nodes)) if nodes is not None else None,
         open_solver=str(mip_solver or USUAL.open_solver),
+        thrift_share=USUAL.thrift_share,
     )
 
 

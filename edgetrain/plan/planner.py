@@ -22,10 +22,11 @@ from edgetrain.plan.attempt import (
 )
 from edgetrain.plan.infeasible import broken_limits, check_limits, does_not_fit
 from edgetrain.plan.schedule import Budget, Plan
-from edgetrain.plan.solvers import FLOORS, STAND_INS, STORING_SOLVERS, sketches
+from edgetrain.plan.solvers import FLOORS, OWN_SOLVERS, STAND_INS, sketches
 from edgetrain.plan.solvers.answer import gap_of
 from edgetrain.plan.solvers.options import Progress, SolverOptions, silent
 from edgetrain.plan.stored import storable, stored_prefixes
+from edgetrain.plan.thrift import thrifty
 from edgetrain.units import Bytes, parse_bytes, show_bytes, show_bytes_up, show_seconds
 
 __all__ = [
@@ -59,9 +60,10 @@ def make_plan(
 ) -> Plan:
     """Plans every function of the graph into one arena that fits the budget.
 
-    Without a memory budget nothing is recomputed or paged. Parameters and optimizer state stay in memory if any plan
-    fits that way; else, where there is storage, as few of them as needed live there between their uses. Time, energy
-    and what is written are checked against the model of `step`. An exact solver's time limit is for all of this.
+    Without a memory budget nothing is paged, and no more recomputed than `thrift.py` says. Parameters and optimizer
+    state stay in memory if any plan fits that way; else, where there is storage, as few of them as needed live there
+    between their uses. Time, energy and what is written are checked against the model of `step`. An exact solver's time
+    limit is for all of this.
     Raises `PlanInfeasibleError` with the smallest budget that works, tried before it is named; `UsageError` for an
     unknown solver.
     """
@@ -160,11 +162,23 @@ def _attempt_limited(inputs: Inputs, budget: Budget) -> Plan | None:
         written_bytes=budget.written_bytes,
     )
     limited = replace(inputs, options=options)
+    if budget.memory_bytes is None:
+        return _plan_without_limit(limited, budget)
     plan = _attempt_storing(limited, budget)
     is_limited = options != replace(options, deadline_s=None, energy_j=None, written_bytes=None)
     if plan is not None or not is_limited or inputs.solver not in STAND_INS:
         return plan
     return _attempt_storing(replace(limited, solve=STAND_INS[inputs.solver]), budget)
+
+
+def _plan_without_limit(inputs: Inputs, budget: Budget) -> Plan:
+    """Everything kept, or the thrifty plan where the options ask for one."""
+    is_thrifty = inputs.options.thrift_share > 0 and inputs.solver in OWN_SOLVERS
+    saved = thrifty(inputs) if is_thrifty else None
+    solved = dict(inputs.kept)
+    if saved is not None:
+        solved[main_function(inputs.graph)] = saved
+    return assemble(inputs, budget, solved)
 
 
 def _attempt_storing(inputs: Inputs, budget: Budget) -> Plan | None:
@@ -224,7 +238,7 @@ def _rank(inputs: Inputs, plan: Plan) -> tuple[bool, float]:
 
 
 def _can_store(inputs: Inputs) -> bool:
-    return inputs.storage is not None and inputs.solver in STORING_SOLVERS
+    return inputs.storage is not None and inputs.solver in OWN_SOLVERS
 
 
 def _smallest_plan(inputs: Inputs, budget: Budget) -> Plan:

@@ -56,8 +56,9 @@ STAND_INS: Mapping[str, Solver] = {
     "poet": answer_hurriedly,
 }
 
-# Solvers that can leave parameters and optimizer state in storage; the others are baselines, run as published.
-STORING_SOLVERS = frozenset({"greedy", "milp"})
+# The others are baselines, run as published: these may leave parameters and optimizer state in storage, and save memory
+# unasked where that costs little.
+OWN_SOLVERS = frozenset({"greedy", "milp"})
 
 
 def sketches(solver: str, question: Question) -> Iterator[tuple[Step, ...]]:

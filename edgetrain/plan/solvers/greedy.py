@@ -45,7 +45,8 @@ _WORTH_REFINING = 1.2
 _FLOOR_SHARE = 0.002  # how closely the smallest feasible limit is searched, as a share of what keep-all needs
 
 
-def _policies(*, pages: bool) -> tuple[Policy, ...]:
+def policies(*, pages: bool) -> tuple[Policy, ...]:
+    """What the grid is made of; those that never page come first."""
     weights = (None, *_TRANSFER_WEIGHTS) if pages else (None,)
     return tuple(
         Policy(
@@ -60,7 +61,7 @@ def _policies(*, pages: bool) -> tuple[Policy, ...]:
 
 
 def _grid(*, pages: bool) -> Iterator[tuple[float, Policy]]:
-    for policy in _policies(pages=pages):
+    for policy in policies(pages=pages):
         shares = _SHARES if policy.transfer_weight is None else _SHARES_WITH_STORAGE
         yield from ((share, policy) for share in shares)
 
@@ -129,8 +130,8 @@ def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, 
 
 def various_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
     """The refined schedules of all policies that hold the limit, whatever they cost; paging or not in turns."""
-    policies = _policies(pages=problem.transfers is not None)
-    for policy in sorted(policies, key=lambda policy: policies.index(policy) % len(_POWERS)):
+    grid = policies(pages=problem.transfers is not None)
+    for policy in sorted(grid, key=lambda policy: grid.index(policy) % len(_POWERS)):
         raw = run_inside(problem, limit_bytes, policy)
         if raw is not None:
             yield refine(problem, raw, limit_bytes)
@@ -139,13 +140,13 @@ def various_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step
 def smallest_feasible(question: Question) -> int:
     """The smallest peak of temporaries, in bytes, that `answer_greedy` reached; it holds when given back as a limit."""
     problem = question.problem
-    policies = _policies(pages=question.storage is not None)
+    grid = policies(pages=question.storage is not None)
     everything = question.peak_bytes(question.everything)
     low, high = largest_op_bytes(problem) - 1, everything
     tolerance = max(1, int(_FLOOR_SHARE * everything))
     while high - low > tolerance:
         middle = (low + high) // 2
-        found = (steps for policy in policies if (steps := run_inside(problem, middle, policy)) is not None)
+        found = (steps for policy in grid if (steps := run_inside(problem, middle, policy)) is not None)
         first = next(found, None)
         if first is None:
             low = middle

@@ -21,7 +21,8 @@ class SolverOptions:
 
     `energy_share` says what is minimised: 0 time, 1 energy, between them a mix of both, each as a share of what keeping
     everything takes. With `nodes`, and time enough to reach them, an exact solver gives the same answer on every
-    machine. `open_solver` names who solves its programs: see `open_solvers.py`.
+    machine. `open_solver` names who solves its programs: see `open_solvers.py`. `thrift_share` is how much more than
+    keeping everything a plan without a memory limit may cost, where it needs less memory: see `thrift.py`.
     """
 
     energy_share: float = 0.0
@@ -31,6 +32,7 @@ class SolverOptions:
     deadline_s: Seconds | None = None
     energy_j: Joules | None = None
     written_bytes: Bytes | None = None  # to storage, in one call: flash wears
+    thrift_share: float = 0.0
 
 
-USUAL = SolverOptions()
+USUAL = SolverOptions(thrift_share=0.05)

@@ -16,7 +16,7 @@ from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.job import device_costs
 from edgetrain.plan.planner import least_bytes, smallest_budget
 from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
-from edgetrain.plan.solvers import SOLVERS, STAND_INS, STORING_SOLVERS
+from edgetrain.plan.solvers import OWN_SOLVERS, SOLVERS, STAND_INS
 from edgetrain.program.compile import Compiled, compile_graph
 from edgetrain.units import Bytes
 from tests.edgetrain.agreement import onnx_models as models
@@ -192,7 +192,7 @@ def test_a_partial_update_changes_its_own_parameters_and_no_other_byte(mode: str
     assert changed == chosen | (statistics if options.batchnorm == "train" else set())
 
 
-@pytest.mark.parametrize("solver", sorted(STORING_SOLVERS))
+@pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
 @pytest.mark.parametrize("kind", ["sgd", "adamw"])
 def test_a_plan_that_leaves_parameters_in_storage_trains_to_the_same_bits(
     kind: Literal["sgd", "adamw"], solver: str, workshop: Workshop

@@ -23,9 +23,9 @@ def test_a_budget_that_moves_both_ways_is_kept_and_changes_no_bit(
 ) -> None:
     lower = KEEP_ALL_BYTES - 1
     run = tmp_path / "runs" / "digits"
-    with running(tmp_path, command_environment) as process:
+    with running(tmp_path, command_environment, "--budget", "2MB") as process:
         shown = json.loads(command("budget", "digits", "--json", cwd=tmp_path).stdout)
-        assert (shown["budget_bytes"], shown["planned_peak_bytes"]) == (None, KEEP_ALL_BYTES)
+        assert (shown["budget_bytes"], shown["planned_peak_bytes"]) == (2_000_000, KEEP_ALL_BYTES)
         lowered = command("budget", "runs/digits", f"{lower}", "--json", cwd=tmp_path)
         assert lowered.returncode == 0, lowered.stderr
         small = json.loads(lowered.stdout)

@@ -131,13 +131,15 @@ def test_too_small_a_budget_exits_3_and_the_named_one_works(command: Command, tm
     assert report_of(tmp_path / "runs" / "digits")["is_within_budget"]
 
 
-def test_a_tight_budget_trains_to_the_same_bits(command: Command, tmp_path: Path) -> None:
-    for name, more in {"tight": ("--budget", "930kB"), "roomy": ()}.items():
+def test_a_tight_budget_and_none_train_to_the_bits_of_keeping_everything(command: Command, tmp_path: Path) -> None:
+    reports = {}
+    for name, more in {"tight": ("--budget", "900kB"), "thrifty": (), "whole": ("--solver", "keep-all")}.items():
         done = command("fit", *SHORT, PLANNABLE, *more, "--out", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    report, roomy = report_of(tmp_path / "tight"), report_of(tmp_path / "roomy")
-    assert report["planned_peak_bytes"] < roomy["planned_peak_bytes"]
-    assert report["parameters_sha256"] == roomy["parameters_sha256"]
+        reports[name] = report_of(tmp_path / name)
+    peaks = [reports[name]["planned_peak_bytes"] for name in ("tight", "thrifty", "whole")]
+    assert peaks[0] < peaks[1] < peaks[2]
+    assert len({report["parameters_sha256"] for report in reports.values()}) == 1
 
 
 def test_a_budget_that_leaves_parameters_in_storage_trains_to_the_same_bits(

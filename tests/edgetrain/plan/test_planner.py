@@ -8,54 +8,25 @@ import pytest
 
 from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import PlanInfeasibleError, UsageError
-from edgetrain.graph.ir import Phase, Role, TrainGraph
+from edgetrain.graph.ir import Phase, Role
 from edgetrain.plan.planner import (
-    CostsByFunction,
     is_plannable,
     least_bytes,
     make_plan,
     smallest_budget,
     try_plan,
 )
-from edgetrain.plan.schedule import Budget, Plan, replay
+from edgetrain.plan.schedule import Budget
 from edgetrain.plan.solvers import SOLVERS
 from edgetrain.plan.solvers.options import SolverOptions
 from edgetrain.units import Bytes, Joules, Seconds, parse_bytes
+from tests.edgetrain.plan.plan_checks import check, costs_of, with_evaluate
 from tests.edgetrain.plan.questions import asked
 from tests.edgetrain.plan.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
 STORAGE = StorageCost(
     read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
 )
-
-
-def with_evaluate(graph: TrainGraph) -> TrainGraph:
-    """The forward ops as a second function, as real graphs have."""
-    forward = tuple(o for o in graph.functions["step"] if o.phase is Phase.FORWARD)
-    return replace(graph, functions={**graph.functions, "evaluate": forward})
-
-
-def costs_of(graph: TrainGraph, seed: int = 0) -> CostsByFunction:
-    return {function: random_costs(graph, seed, function) for function in graph.functions}
-
-
-def check(graph: TrainGraph, plan: Plan, costs: CostsByFunction, storage: StorageCost | None = None) -> None:
-    """Everything a program relies on, derived again from the plan's own steps and offsets."""
-    for function, schedule in plan.schedules.items():
-        found = replay(graph, function, schedule.steps, costs[function], storage)
-        assert [(s.tensor, s.start, s.end, s.nbytes) for s in found.stays] == [
-            (p.tensor, p.start, p.end, p.nbytes) for p in schedule.placements
-        ]
-        for stay, placement in zip(found.stays, schedule.placements, strict=True):
-            assert placement.offset >= plan.persistent_bytes
-            assert placement.offset % (4096 if stay.paged else 64) == 0
-            assert placement.offset + placement.nbytes <= plan.peak_bytes
-        for index, p in enumerate(schedule.placements):
-            for q in schedule.placements[index + 1 :]:
-                together = p.start <= q.end and q.start <= p.end
-                apart = p.offset + p.nbytes <= q.offset or q.offset + q.nbytes <= p.offset
-                assert apart or not together
-    assert plan.lower_bound_bytes <= plan.peak_bytes
 
 
 def test_without_a_budget_nothing_is_recomputed() -> None:

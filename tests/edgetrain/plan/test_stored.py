@@ -12,7 +12,7 @@ from edgetrain.graph.ir import Role, TrainGraph
 from edgetrain.plan.explain import explain
 from edgetrain.plan.planner import make_plan
 from edgetrain.plan.schedule import Budget, Compute, Free, PageIn, PageOut, Step, replay
-from edgetrain.plan.solvers import SOLVERS, STORING_SOLVERS
+from edgetrain.plan.solvers import OWN_SOLVERS, SOLVERS
 from edgetrain.plan.solvers.brute_force import cheapest
 from edgetrain.plan.solvers.keep_all import keep_all_steps
 from edgetrain.plan.solvers.options import SolverOptions
@@ -94,7 +94,7 @@ def test_keep_all_with_everything_stored_is_valid(seed: int) -> None:
     assert not found.recomputed
 
 
-@pytest.mark.parametrize("solver", sorted(STORING_SOLVERS))
+@pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
 @pytest.mark.parametrize("seed", range(6))
 def test_schedules_with_stored_tensors_are_valid_inside_their_limit(solver: str, seed: int) -> None:
     graph = heavy(random_graph(seed, forward_ops=7, unit_bytes=1024))
@@ -136,7 +136,7 @@ def test_what_fits_stays_in_memory() -> None:
     assert make_plan(graph, tight, costs, storage=STORAGE).stored == ()
 
 
-@pytest.mark.parametrize("solver", sorted(STORING_SOLVERS))
+@pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
 @pytest.mark.parametrize("seed", range(3))
 def test_budgets_below_the_parameters_are_feasible_with_storage(solver: str, seed: int) -> None:
     graph = heavy(random_graph(seed, forward_ops=12, unit_bytes=256), pages=4)

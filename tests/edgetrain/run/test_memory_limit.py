@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def job_with(build_cache: BuildCache, budget: int | None = None) -> Job:
 @pytest.fixture(scope="module")
 def programs(build_cache: BuildCache) -> tuple[Artifact, Artifact]:
     """One that keeps everything, and one inside 80 % of that."""
-    job = job_with(build_cache)
+    job = dataclasses.replace(job_with(build_cache), solver="keep-all")
     compiled = compile_stage(job)
     whole = plan_stage(job, compiled)
     tight = job_with(build_cache, whole.peak_bytes * 8 // 10)
@@ -121,7 +122,7 @@ def test_a_command_without_the_memory_it_planned_ends_with_words_and_code_6(
     programs: tuple[Artifact, Artifact], command_environment: Mapping[str, str], tmp_path: Path
 ) -> None:
     growth = programs[0].manifest.planned_peak_bytes - MARGIN_BYTES
-    words = ["fit", "digits", *WIDE, "--threads", "1", "--out", str(tmp_path / "run")]
+    words = ["fit", "digits", *WIDE, "--solver", "keep-all", "--threads", "1", "--out", str(tmp_path / "run")]
     done = subprocess.run(
         [sys.executable, "-c", _COMMAND, str(growth), *words],
         capture_output=True,

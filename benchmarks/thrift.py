@@ -1,0 +1,78 @@
+"""What a plan without a budget saves and costs: seconds and memory of a step against one that keeps everything.
+
+    python -m benchmarks.thrift [--models resnet-18:4,...] [--threads 1,2] [--shares 0.02,0.05,0.1] [--json [FILE]]
+
+For each share of a step's modelled time that may be spent on recomputing, `fit`'s own among them, the plan is compiled
+and run in turns with the one that keeps everything. `planned_slowdown` is the model's, `slowdown` was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.measure import add_json_option, publish, stepper, time_in_turns
+from benchmarks.step import Trial
+from benchmarks.step_models import SUBJECTS, chosen
+from edgetrain.plan.solvers.options import USUAL
+
+COLUMNS = (
+    *("model", "batch", "threads", "share", "kept_bytes", "peak_bytes", "memory", "planned_slowdown", "slowdown"),
+    *("spread", "kept_spread"),
+)
+
+
+def measure(trial: Trial, threads: int, shares: Sequence[float], rounds: int) -> list[dict[str, object]]:
+    """A row for each share."""
+    plans = {share: trial.prepared.plan(thrift_share=share) for share in (0.0, *shares)}
+    with ExitStack() as stack:
+        engines = {share: stack.enter_context(trial.engine_of(plan, threads)) for share, plan in plans.items()}
+        steps = {f"{share}": stepper(engine) for share, engine in engines.items()}
+        timings = time_in_turns(steps, rounds=rounds)
+    kept, kept_s = plans[0.0], timings["0.0"]
+    return [
+        {
+            "model": trial.subject.model,
+            "batch": trial.subject.batch,
+            "threads": threads,
+            "share": share,
+            "kept_bytes": kept.peak_bytes,
+            "peak_bytes": plans[share].peak_bytes,
+            "memory": plans[share].peak_bytes / kept.peak_bytes,
+            "planned_slowdown": plans[share].seconds / kept.seconds,
+            "slowdown": timings[f"{share}"].seconds / kept_s.seconds,
+            "spread": timings[f"{share}"].spread,
+            "kept_spread": kept_s.spread,
+            "n": kept_s.n,
+        }
+        for share in shares
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    models = ",".join(subject.name for subject in SUBJECTS)
+    parser.add_argument("--models", default=models, help="comma-separated MODEL or MODEL:BATCH (default: %(default)s)")
+    parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
+    parser.add_argument("--shares", default=f"0.02,{USUAL.thrift_share},0.1", help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=10)
+    add_json_option(parser)
+    options = parser.parse_args(arguments)
+    shares = [float(share) for share in options.shares.split(",")]
+    rows: list[dict[str, object]] = []
+    for subject in chosen(options.models.split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            trial = Trial.of(subject, Path(folder))
+            for count in (int(count) for count in options.threads.split(",")):
+                rows += measure(trial, count, shares, options.rounds)
+                print(f"{subject.name} on {count} threads measured", file=sys.stderr)
+    publish("thrift", rows, COLUMNS, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
