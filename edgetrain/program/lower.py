@@ -16,6 +16,7 @@ from edgetrain._tvm import PIPELINE_MAP, PrimFunc, Target, ir, s_tir, tirx, tvm,
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
+from edgetrain.program.own_scratch import keep_tasks_apart
 from edgetrain.program.schedules import Choices, ScheduleChoice
 from edgetrain.program.select_loads import load_before_selecting
 from edgetrain_tuner import rules
@@ -169,6 +170,7 @@ def passes_before_pointers() -> list[Any]:
         s.CompactBufferAllocation(),
         s.LowerMatchBuffer(),
         s.LowerOpaqueBlock(),
+        keep_tasks_apart(),
         # Before any simplification: only as they were fused do the indices of a loop over several axes become one sum.
         x.FlattenBuffer(),
         s.StmtSimplify(),

@@ -13,6 +13,7 @@ from tvm.ir import Call
 REGISTERS = "local"  # the scope of buffers that a code generator must keep in registers or on the stack
 SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
 VECTORIZED, UNROLLED = tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED
+_MOST_UNEVEN = 1.1  # how much more than a fair share of each kind of jobs a task may get
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,42 @@ class Loops:
         begin: Callable[[Any], list[Any]],
         job: Callable[[Any, Any], Any],
         *,
-        in_turn: bool = False,
+        kinds: int = 1,
+        blocks: int = 1,
     ) -> Any:
         """`job(task, number)` for every number, in `tasks` that run side by side; each does `begin(task)` first.
 
-        A task gets numbers that follow each other, or every `tasks`-th of them `in_turn`: a fair share of each kind,
-        where some kinds of jobs take longer than others.
+        A task gets numbers that follow each other. Where there are several `kinds` of jobs, so many of the first, then
+        as many of the second, and some kinds take longer than others, it gets a fair share of each: the same ones of
+        all kinds, for these may write side by side, and what two cores write in turns travels between them. Every
+        `blocks`-th job has the same rows: a task keeps to its own blocks where all tasks get as many.
         """
-        share = -(-jobs // tasks)
+        of_a_kind = jobs // kinds
+        share = -(-of_a_kind // tasks)
+        if kinds > 1 and (blocks % tasks == 0 or tasks * share > _MOST_UNEVEN * of_a_kind):
+            return self._dealt_out(jobs, tasks, begin, job)
 
         def task(number: Any) -> Any:
             def one(index: Any) -> Any:
-                which = index * tasks + number if in_turn else number * share + index
-                return when(which < jobs, job(number, which), tasks * share != jobs)
+                kind, at = digits_of(index, (kinds, share))
+                place = number * share + at
+                return when(place < of_a_kind, job(number, kind * of_a_kind + place), tasks * share != of_a_kind)
 
-            return sequence(*begin(number), self.loop("job", share, one))
+            return sequence(*begin(number), self.loop("job", kinds * share, one))
+
+        return self.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
+
+    def _dealt_out(
+        self, jobs: int, tasks: int, begin: Callable[[Any], list[Any]], job: Callable[[Any, Any], Any]
+    ) -> Any:
+        """As `shared_out`, every `tasks`-th job to a task."""
+
+        def task(number: Any) -> Any:
+            def one(index: Any) -> Any:
+                which = index * tasks + number
+                return when(which < jobs, job(number, which), jobs % tasks > 0)
+
+            return sequence(*begin(number), self.loop("job", -(-jobs // tasks), one))
 
         return self.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
 

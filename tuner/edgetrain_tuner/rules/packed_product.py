@@ -163,8 +163,10 @@ class _Writer:
     def function(self) -> Any:
         blocking = self._blocking
         # The phases of a stride have different numbers of taps: each is for all tasks.
+        kinds = 1 if self._c.present is None else math.prod(axis.extent for axis in self._c.s)
+        blocks = math.prod(blocking.block_parts)
         loop = self._loops.shared_out(
-            blocking.jobs, blocking.tasks, self._filling, self._job, in_turn=self._c.present is not None
+            blocking.jobs, blocking.tasks, self._filling, self._job, kinds=kinds, blocks=blocks
         )
         buffers = [self._panel, self._kept, self._steps, self._stage and self._stage.buffer]
         allocations = [tirx.AllocBuffer(buffer) for buffer in buffers if buffer is not None]
