@@ -29,11 +29,16 @@ COLUMNS = (
 def measure(trial: Trial, threads: int, shares: Sequence[float], rounds: int) -> list[dict[str, object]]:
     """A row for each share."""
     plans = {share: trial.prepared.plan(thrift_share=share) for share in (0.0, *shares)}
+    # Shares that come to the same plan have one program.
+    first = {share: next(other for other in plans if plans[other] == plan) for share, plan in plans.items()}
     with ExitStack() as stack:
-        engines = {share: stack.enter_context(trial.engine_of(plan, threads)) for share, plan in plans.items()}
-        steps = {f"{share}": stepper(engine) for share, engine in engines.items()}
-        timings = time_in_turns(steps, rounds=rounds)
-    kept, kept_s = plans[0.0], timings["0.0"]
+        steps = {
+            share: stepper(stack.enter_context(trial.engine_of(plans[share], threads)))
+            for share in dict.fromkeys(first.values())
+        }
+        measured = time_in_turns({f"{share}": step for share, step in steps.items()}, rounds=rounds)
+    timings = {share: measured[f"{first[share]}"] for share in plans}
+    kept, kept_s = plans[0.0], timings[0.0]
     return [
         {
             "model": trial.subject.model,
@@ -44,8 +49,8 @@ def measure(trial: Trial, threads: int, shares: Sequence[float], rounds: int) ->
             "peak_bytes": plans[share].peak_bytes,
             "memory": plans[share].peak_bytes / kept.peak_bytes,
             "planned_slowdown": plans[share].seconds / kept.seconds,
-            "slowdown": timings[f"{share}"].seconds / kept_s.seconds,
-            "spread": timings[f"{share}"].spread,
+            "slowdown": timings[share].seconds / kept_s.seconds,
+            "spread": timings[share].spread,
             "kept_spread": kept_s.spread,
             "n": kept_s.n,
         }
