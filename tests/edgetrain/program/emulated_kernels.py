@@ -14,7 +14,7 @@ import numpy as np
 from edgetrain.graph.extract import Kernel
 from edgetrain.graph.ir import DTYPE_BYTES
 from edgetrain.program.lower import CodegenTarget, compile_kernels, scratch_of
-from edgetrain.program.toolchain import find_compiler
+from edgetrain.program.toolchain import find_compiler, runtime_text
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from tests.edgetrain.program import emulated_board as board
@@ -56,7 +56,7 @@ def compute_all(cases: Sequence[KernelCase], device: Device, emulator: str, fold
     ]
     compile_kernels(kernels, device.codegen, folder / "kernels.o")
     places = [_Places.of(case, kernel) for case, kernel in zip(cases, kernels, strict=True)]
-    (folder / "kernels.c").write_text(_calls(places), encoding="utf-8")
+    (folder / "kernels.c").write_text(_calls(places, threads=device.features.cores), encoding="utf-8")
     (folder / "inputs.bin").write_bytes(b"".join(a.tobytes() for case in cases for a in case.arrays()))
     run = _run_on_board if device.is_board else _run_on_linux
     stream = run(device, emulator, folder)
@@ -115,7 +115,7 @@ class _Places:
         )
 
 
-def _calls(kernels: Sequence[_Places]) -> str:
+def _calls(kernels: Sequence[_Places], *, threads: int) -> str:
     """The C text of `run_kernels`. Memory is filled with NaNs first: an element that nobody writes shows."""
     lines = [
         '#include "kernel_stream.h"',
@@ -135,7 +135,8 @@ def _calls(kernels: Sequence[_Places]) -> str:
             "  return 0;",
             "}",
         ]
-    lines += ["int run_kernels(void) {"]
+    lines += ["extern int32_t edge_threads_open(int32_t threads);", "int run_kernels(void) {"]
+    lines += [f"  if (edge_threads_open({threads}) != 0) return -1;"] if threads > 1 else []
     lines += [f"  if (run_{k.symbol}()) return {number};" for number, k in enumerate(kernels, 1)]
     return "\n".join([*lines, "  return 0;", "}", ""])
 
@@ -144,6 +145,8 @@ def _run_on_linux(device: Device, emulator: str, folder: Path) -> bytes:
     architecture = device.codegen.triple.partition("-")[0]
     compiler = find_compiler(f"{architecture}-linux-musl")
     sources = ["kernels.c", "kernels.o", str(board.FILES / "linux_stream.c")]
+    if device.features.cores > 1:
+        sources += _threads(folder)
     command = [*compiler.command, "-static", "-O1", f"-I{board.FILES}", *sources, "-o", "kernels", "-lm"]
     environment = {"PATH": "/usr/bin:/bin", **compiler.environment}
     built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -154,6 +157,15 @@ def _run_on_linux(device: Device, emulator: str, folder: Path) -> bytes:
         )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def _threads(folder: Path) -> list[str]:
+    """The runtime's threads, written to the folder, with what they call of the rest of it."""
+    for name in ("threads.c", "internal.h", "edgetrain.h"):
+        (folder / name).write_text(runtime_text(name), encoding="utf-8")
+    silent = '#include "internal.h"\nvoid edge_describe(const char* what, int error) { (void)what, (void)error; }\n'
+    (folder / "describe.c").write_text(silent, encoding="utf-8")
+    return ["threads.c", "describe.c"]
 
 
 def _run_on_board(device: Device, emulator: str, folder: Path) -> bytes:

@@ -25,6 +25,7 @@ class KernelCase:
     expected: Callable[..., Any]  # NumPy: arrays of the inputs -> the output, or several
     vector_rule: str = "generic"
     scalar_rule: str = "generic"
+    shared_rule: str = ""  # with vectors on several cores, where that is another one
     draw: Callable[[np.random.Generator], Sequence[Array]] | None = None
     dtypes: tuple[str, ...] = ()
     in_place: tuple[int, ...] = ()
@@ -42,6 +43,11 @@ class KernelCase:
             made = te.create_prim_func([*tensors, *(made if isinstance(made, (list, tuple)) else [made])])
         object.__setattr__(self, "function", made)
         object.__setattr__(self, "outputs", len(made.params) - len(tensors))
+
+    def rule_on(self, *, lanes: int, cores: int) -> str:
+        if lanes == 1:
+            return self.scalar_rule
+        return self.shared_rule or self.vector_rule if cores > 1 else self.vector_rule
 
     @property
     def aliases(self) -> Aliases:

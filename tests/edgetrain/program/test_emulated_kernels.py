@@ -15,7 +15,17 @@ from edgetrain.program.cache import BuildCache, cache_key
 from edgetrain.program.lower import CodegenTarget
 from edgetrain.targets import load_target
 from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import channelwise, packed_product, winograd
+from edgetrain_tuner.rules import (
+    blocking,
+    channelwise,
+    generic,
+    packed_product,
+    plane_sums,
+    pooling,
+    rows,
+    window_tiles,
+    winograd,
+)
 from tests.edgetrain.program.emulated_kernels import Computed, Device, compute_all
 from tests.edgetrain.program.kernel_case import KernelCase
 from tests.edgetrain.program.norm_cases import norm_cases
@@ -38,17 +48,19 @@ FEW = (
     "layer norm, prime",
     "update in place, prime",
 )
+# On threads: what rules share out, each in its own way.
+SHARED = (*FEW, "convolution data gradient", "depthwise", "batch norm")
 USER, BOARD = ("qemu-aarch64-static", "qemu-user-static"), ("qemu-system-arm", "qemu-system-arm")
 
 
-def _of_profile(name: str) -> tuple[Features, CodegenTarget]:
-    """What a target's profile says, for one core: kernels are called without a program's threads."""
+def _of_profile(name: str, *, cores: int = 1) -> tuple[Features, CodegenTarget]:
+    """What a target's profile says, for so many cores."""
     target = load_target(name)
     codegen = codegen_of(target)
     features = Features(
-        vector_bits=target.codegen.vector_bits, vector_registers=target.codegen.vector_registers, cores=1
+        vector_bits=target.codegen.vector_bits, vector_registers=target.codegen.vector_registers, cores=cores
     )
-    return features, CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features)
+    return features, CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=cores)
 
 
 def _device(name: str, described: tuple[Features, CodegenTarget], emulator: tuple[str, str], *options: str) -> Device:
@@ -70,6 +82,7 @@ DEVICES: Mapping[str, Device] = {
     device.name: device
     for device in (
         _device("aarch64", _of_profile("raspberry-pi-4"), USER),
+        _device("aarch64, two cores", _of_profile("raspberry-pi-4", cores=2), USER),
         _device("cortex-m4", _of_profile("cortex-m4"), BOARD),
         _device("cortex-m7", _of_profile("cortex-m7"), BOARD),
         # Vectors of an unknown number of lanes, as LLVM makes them of loops, here of eight.
@@ -83,10 +96,11 @@ WHOLE = ("aarch64", "cortex-m4")
 
 
 def _cases_of(device: Device) -> list[KernelCase]:
+    some = SHARED if device.features.cores > 1 else FEW
     return [
         case
         for case in CASES
-        if (device.name in WHOLE or case.name.startswith(FEW)) and not (device.is_board and case.needs_libm)
+        if (device.name in WHOLE or case.name.startswith(some)) and not (device.is_board and case.needs_libm)
     ]
 
 
@@ -118,6 +132,10 @@ def _computed(device: Device, so_far: dict[str, Computed], cache: BuildCache, fo
         with pytest.MonkeyPatch.context() as patch:  # small kernels count too
             for rule in (packed_product, channelwise, winograd):
                 patch.setattr(rule, "MINIMUM_MULTIPLY_ADDS", 0)
+            for rule in (generic, plane_sums, pooling, rows):
+                patch.setattr(rule, "MINIMUM_PARALLEL_WORK", 0)
+            for tiling in (blocking, window_tiles):
+                patch.setattr(tiling, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
             patch.setattr(winograd, "WORTH_CHANGING", 0)
             _keep(compute_all(cases, device, emulator, folder), out)
 
@@ -139,7 +157,7 @@ def test_a_kernel_is_written_by_its_rule_and_computes_what_numpy_does(
 ) -> None:
     found = _computed(device, so_far, build_cache, tmp_path)
     number = [c.name for c in _cases_of(device)].index(case.name)
-    assert found.rules[number] == (case.vector_rule if device.features.lanes > 1 else case.scalar_rule)
+    assert found.rules[number] == case.rule_on(lanes=device.features.lanes, cores=device.features.cores)
     for array, answer in zip(found.outputs[number], case.answers(), strict=True):
         limit = case.tolerance * np.abs(answer).max()
         np.testing.assert_allclose(array, answer, rtol=case.relative, atol=limit)

@@ -16,6 +16,7 @@ from edgetrain_tuner.rules.contraction import MINIMUM_LANES, find
 from edgetrain_tuner.rules.generic import Generic
 from edgetrain_tuner.rules.meta_schedule import MetaSchedule
 from edgetrain_tuner.rules.packed_product import PackedProduct
+from edgetrain_tuner.rules.plane_sums import PlaneSums
 from edgetrain_tuner.rules.pooling import Pooling
 from edgetrain_tuner.rules.register_tile import RegisterTile
 from edgetrain_tuner.rules.rows import Rows
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     Pooling(),
     Rows(),
     Scatter(),
+    PlaneSums(),
     RegisterTile(),
     Generic(),
     MetaSchedule(),

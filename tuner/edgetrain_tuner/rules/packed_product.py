@@ -28,6 +28,7 @@ from edgetrain_tuner.rules.contraction import (
     replaced,
     simplified_load,
     unguarded,
+    uses,
     values_of,
 )
 from edgetrain_tuner.rules.loops import (
@@ -162,15 +163,23 @@ class _Writer:
 
     def function(self) -> Any:
         blocking = self._blocking
-        # The phases of a stride have different numbers of taps: each is for all tasks.
-        kinds = 1 if self._c.present is None else math.prod(axis.extent for axis in self._c.s)
         blocks = math.prod(blocking.block_parts)
-        loop = self._loops.shared_out(
-            blocking.jobs, blocking.tasks, self._filling, self._job, kinds=kinds, blocks=blocks
-        )
+        if self._c.present is not None:
+            # The phases of a stride have different numbers of taps: each is for all tasks.
+            sharing = {"kinds": blocking.jobs // math.prod(blocking.j_parts) // blocks, "blocks": blocks}
+        elif self._has_rows_outermost and blocks % blocking.tasks == 0:
+            # As other kernels share a tensor out, by what is outermost in memory.
+            sharing = {"kinds": blocking.jobs // blocks}
+        else:
+            sharing = {}
+        loop = self._loops.shared_out(blocking.jobs, blocking.tasks, self._filling, self._job, **sharing)
         buffers = [self._panel, self._kept, self._steps, self._stage and self._stage.buffer]
         allocations = [tirx.AllocBuffer(buffer) for buffer in buffers if buffer is not None]
         return self._c.rewritten(sequence(*allocations, loop))
+
+    @property
+    def _has_rows_outermost(self) -> bool:
+        return any(uses(self._c.indices[0], axis.variable) for axis in self._c.i)
 
     def _filling(self, task: Any) -> list[Any]:
         """Zeros where a row of the panel is wider than what it will hold: sums there are never stored, but computed."""

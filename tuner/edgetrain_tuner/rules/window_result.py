@@ -75,7 +75,7 @@ class SlideOverResult:
     def _job(self, task: Any, which: Any) -> Any:
         """One band of one channel of one image."""
         w, tiling = self._w, self._g.tiling
-        axes = (*w.channels, *w.images)
+        axes = (*w.images, *w.channels)  # as other kernels share a tensor out
         *at, band = digits_of(which, (*(axis.extent for axis in axes), tiling.bands))
         values = values_of(axes, at)
         taps = tirx.decl_buffer((len(self._phases) * w.taps,), "float32", "taps", scope=REGISTERS)

@@ -72,7 +72,7 @@ class WinogradLoops:
 
     def function(self) -> Any:
         buffers = (self._filters, self._image, self._products, self._weights, self._settled, self._plane.buffer)
-        loop = self._loops.shared_out(self._t.jobs, self._t.tasks, self._begin, self._job)
+        loop = self._loops.shared_out(self._t.jobs, self._t.tasks, self._begin, self._job, kinds=self._t.kinds)
         return self._form.contraction.rewritten(sequence(*(tirx.AllocBuffer(b) for b in buffers), loop))
 
     def _begin(self, task: Any) -> list[Any]:
@@ -101,7 +101,7 @@ class WinogradLoops:
 
         first = []
         if keeps_all:
-            share = -(-t.jobs // t.tasks)
+            share = -(-(t.jobs // t.kinds) // t.tasks)
             everything = _Channels(start=zero, count=channels, kept_at=zero, number=None)
             is_new = tirx.any(
                 tirx.all(image_block == 0, row_block == 0), tirx.floormod(which, self._loops.number(share)) == 0

@@ -71,6 +71,11 @@ class WinogradTiling:
         }
 
     @property
+    def kinds(self) -> int:
+        """Each task has its own part of the images, for every panel of filters, where all get as much."""
+        return self.panels if self.image_blocks * self.row_blocks % self.tasks == 0 else 1
+
+    @property
     def vectors(self) -> int:
         return -(-self.width // self.lanes)
 
