@@ -246,7 +246,8 @@ def cost(form: Convolved, tiling: WinogradTiling) -> float:
     products = tile_count * t.rows * t.vectors * channels * _without_waste(tile)
     resumed = tile_count * t.parts * (_TILE_START + (4 if t.parts > 1 else 2) * t.rows * t.vectors)
     fetched = t.jobs * PLACES * t.panel * t.vectors * channels * _FETCH
-    made = t.tasks + t.panels - 1 if t.kept == channels else t.jobs
+    panels = t.tasks * t.panels if t.kinds > 1 else t.tasks + t.panels - 1  # with those that two tasks have parts of
+    made = panels if t.kept == channels else t.jobs
     weights = made * t.panel * t.width * channels * TAPS**2 * SCATTERED
     weights += made * t.panel * t.vectors * channels * operations(OF_FILTER)
     rows = t.jobs * t.images * channels
