@@ -58,6 +58,13 @@ def _softmax(rows: int, columns: int) -> Any:
     return te.create_prim_func([x, topi.nn.softmax(x)])
 
 
+def _sums_of_planes(*shape: int) -> Any:
+    x = te.placeholder(shape, name="x")
+    images, _, height, width = (te.reduce_axis((0, extent)) for extent in shape)
+    total = te.compute((shape[1],), lambda c: te.sum(x[images, c, height, width], [images, height, width]))
+    return te.create_prim_func([x, topi.nn.relu(total)])
+
+
 def _elementwise(*shape: int) -> Any:
     x = te.placeholder(shape, name="x")
     return te.create_prim_func([x, topi.nn.relu(topi.add(x, topi.exp(x)))])
@@ -76,6 +83,7 @@ KERNELS: Mapping[str, Callable[[], Any]] = {
     "depthwise data gradient": lambda: _convolution("data", 5, 13, 5, 2, groups=5),
     "depthwise weight gradient": lambda: _convolution("weight", 4, 19, 4, 1, groups=4),
     "softmax": lambda: _softmax(37, 130),
+    "sums of planes": lambda: _sums_of_planes(8, 5, 31, 29),
     "elementwise": lambda: _elementwise(8, 60, 64),
 }
 
