@@ -44,7 +44,8 @@ class PlaneSums:
         sums = _sums(kernel)
         if sums is None or sums.work < MINIMUM_PARALLEL_WORK:
             return []
-        return [(tasks,) for tasks in range(2, features.cores + 1) if sums.is_fair(tasks)]
+        fair = [tasks for tasks in range(1, features.cores + 1) if sums.is_fair(tasks)]
+        return [(tasks,) for tasks in fair] if len(fair) > 1 else []
 
     def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
         self._checked(kernel, features, parameters)
