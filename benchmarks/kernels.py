@@ -5,8 +5,8 @@
 Shapes are those of ResNet-18, MobileNetV2, EfficientNet-Lite0 and MiniLM-L6. Our kernels are scheduled by the rules
 with no search and compiled as for a program: plain C functions on the runtime's own threads, their scratch passed in.
 All packing is counted, on both sides. Both compute float32 on the same data, take turns, and must agree before they
-are timed; a speedup below 1 means that PyTorch is faster. `time_goes_to` says what of our own time goes where, by the
-model that chose the kernel's blocking. Needs `pip install torch==2.13.0`.
+are timed; a speedup below 1 means that PyTorch is faster. `alone_seconds` is ours without turns. `time_goes_to` says
+what of our own time goes where, by the model that chose the kernel's blocking. Needs `pip install torch==2.13.0`.
 """
 
 from __future__ import annotations
@@ -164,6 +164,7 @@ def measure(case: Case, number: int, built: Built, threads: Sequence[int], round
             raise SystemExit(f"{case.kernel} {case.shape}: differs from PyTorch by {error:.1e} of the largest element")
         rest_s = _REST_S if count > 1 else 0.0
         both = time_in_turns({"ours": ours, "peer": peer}, rounds=rounds, rest_s=rest_s)
+        alone = time_in_turns({"ours": ours}, rounds=rounds)["ours"]
         rows.append(
             {
                 "kernel": case.kernel,
@@ -178,6 +179,7 @@ def measure(case: Case, number: int, built: Built, threads: Sequence[int], round
                 "spread": both["ours"].spread,
                 "peer_spread": both["peer"].spread,
                 "n": both["ours"].n,
+                "alone_seconds": alone.seconds,
                 "family": case.family,
                 "time_goes_to": dict(built.shares[number]),
             }

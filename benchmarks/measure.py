@@ -40,6 +40,7 @@ from edgetrain.units import Bytes
 
 _PACKAGES = ("edgetrain", "apache-tvm", "numpy", "onnx", "torch")
 STANDARD_OUTPUT = "-"
+_SETTLING_STEPS = 4  # of a turn after a rest
 _CPUINFO = Path("/proc/cpuinfo")
 
 Row = Mapping[str, object]
@@ -65,15 +66,17 @@ def time_in_turns(
 ) -> dict[str, Timing]:
     """Times every step once a round, in turns, after `warm_up` rounds that do not count.
 
-    With `rest_s` everybody waits that long before a turn, and the first step of a turn does not count: threads of one
-    side look for work for a while after their step, and keep a core from the other's.
+    With `rest_s` everybody waits that long before a turn, for threads of one side look for work for a while after their
+    step, and keep a core from the other's. The first steps of a turn then do not count: it takes some until what the
+    cores of the other side had in their caches is in the caches of those that work on it now.
     """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(warm_up + rounds):
         for name, step in steps.items():
             if rest_s:
                 time.sleep(rest_s)
-                step()
+                for _ in range(_SETTLING_STEPS):
+                    step()
             started = time.perf_counter()
             step()
             if turn >= warm_up:

@@ -29,7 +29,8 @@ REASONS: Reasons = (
     ("gelu *", "PyTorch's formula is a cheaper one, and less exact below -2"),
     ("convolution * 4x512x7² *", "Winograd's tiles of 2 x 2 cover 8 x 8 places of a map of 7 x 7"),
     ("depthwise forward 8x672x14² *", _SHORT_ROWS),
-    ("depthwise forward 8x1152x7² *", _SHORT_ROWS),
+    ("depthwise * 8x1152x7² *", _SHORT_ROWS),
+    ("depthwise * 8x960x7² *", _SHORT_ROWS),
 )
 
 

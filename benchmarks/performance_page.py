@@ -19,10 +19,10 @@ _PARTS: Mapping[str, str] = {
     "fetches": "lines from beyond the caches",
 }
 _WORTH_TELLING = 0.03
-ONE_CORE = "more threads of ours took as long as one here: they were not on cores of their own"
+ONE_CORE = "more threads of ours took as long as one here"
 FASTEST = "the fastest for each model"
 
-_NOTHING_GAINED = 0.8  # of one thread's time
+_NOTHING_GAINED = 0.8  # of one thread's time, or of that in turns
 
 Row = Mapping[str, Any]
 Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where it fits
@@ -193,6 +193,9 @@ def _reason(what: str, row: Row, reasons: Reasons, single_s: float | None) -> st
     """Why the peer is faster; nothing where it is not. `single_s` is what ours takes on one thread."""
     if row["speedup"] is None or row["speedup"] >= 1:
         return ""
+    alone_s = row.get("alone_seconds")
+    if alone_s is not None and alone_s <= _NOTHING_GAINED * row["seconds"]:
+        return f"in calls of our own one after another it takes {_seconds(alone_s)}"
     if row["threads"] > 1 and single_s is not None and row["seconds"] >= _NOTHING_GAINED * single_s:
         return ONE_CORE
     known = next((text for pattern, text in reasons if fnmatchcase(what, pattern)), None)

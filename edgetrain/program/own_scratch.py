@@ -3,7 +3,7 @@
 A rule keeps a part of each buffer for each task. Side by side, a part that ends within a line shares it with the next
 task's, and where one task walks over its part in strides, a core's prefetcher runs on into the next one's: lines travel
 from core to core, and a kernel on two cores can take longer than on one. Instead there is one buffer for each type,
-with all parts of the first task, then all parts of the second.
+with all parts of the first task, then all parts of the second, a little apart.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from edgetrain._tvm import PrimFunc, TensorLoad, tirx, tvm, tvm_ffi
 from edgetrain_tuner.rules.loops import REGISTERS, position_of
 
 LINE_BYTES = 64
+AHEAD_BYTES = 2048  # how far a prefetcher runs ahead of a core that reads on and on: so far tasks are apart
 
 
 def keep_tasks_apart() -> Any:
@@ -65,7 +66,10 @@ class _Merged:
             self._starts.append(start)
             sizes[dtype] = start + -(-math.prod(_shape(part)) // line) * line
         tasks = max(int(part.ty.shape[0]) for part in parts)
-        self._buffers = {dtype: tirx.decl_buffer((tasks, size), dtype, "own") for dtype, size in sizes.items()}
+        self._buffers = {
+            dtype: tirx.decl_buffer((tasks, size + AHEAD_BYTES * 8 // tvm.DataType(dtype).bits), dtype, "own")
+            for dtype, size in sizes.items()
+        }
 
     def rewritten(self, function: Any) -> Any:
         def on_load(load: Any) -> Any:

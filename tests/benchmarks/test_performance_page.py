@@ -97,6 +97,12 @@ def test_a_slower_kernel_tells_where_its_time_goes_but_for_crumbs() -> None:
     assert line[-1] == said
 
 
+def test_a_kernel_that_is_much_faster_by_itself_says_so() -> None:
+    slow = KERNEL | {"alone_seconds": 0.5 * KERNEL["seconds"]}
+    (line,) = [cells for cells in shown(kernel=slow) if cells[1] == "8x8x8"]
+    assert line[-1].startswith("in calls of our own one after another it takes ")
+
+
 def test_a_slower_peer_needs_no_reason() -> None:
     (line,) = [cells for cells in shown(step_row("mlp", "torch", 1.0)) if cells[0] == "mlp" and "torch" in cells]
     assert (line[6], line[-1]) == ("2.00", "")

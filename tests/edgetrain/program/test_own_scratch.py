@@ -13,7 +13,7 @@ import pytest
 from edgetrain._tvm import PrimFunc, ir, tirx, tvm, tvm_ffi
 from edgetrain.graph.extract import Kernel
 from edgetrain.program.lower import CodegenTarget, compile_kernels, scratch_of
-from edgetrain.program.own_scratch import LINE_BYTES, keep_tasks_apart
+from edgetrain.program.own_scratch import AHEAD_BYTES, LINE_BYTES, keep_tasks_apart
 from edgetrain.program.toolchain import find_compiler
 from edgetrain_tuner.rules.loops import PARALLEL, Loops, sequence
 
@@ -70,13 +70,13 @@ def _allocations(function: Any) -> list[Any]:
     return found
 
 
-def test_all_parts_of_a_task_lie_together_in_whole_lines() -> None:
-    by_type = {
-        str(buffer.ty.dtype): [int(extent) for extent in buffer.ty.shape] for buffer in _allocations(_doubled_sums(2))
-    }
-    assert by_type == {"float32": [2, 32], "int32": [2, 16]}
-    assert scratch_of(Kernel(symbol="k", function=_doubled_sums(2))) == (2 * 32 * 4, 2 * 16 * 4)
-    assert all(size % (2 * LINE_BYTES) == 0 for size in scratch_of(Kernel(symbol="k", function=_doubled_sums(2))))
+def test_all_parts_of_a_task_lie_together_in_whole_lines_and_tasks_apart() -> None:
+    function = _doubled_sums(2)
+    shapes = {str(b.ty.dtype): [int(extent) for extent in b.ty.shape] for b in _allocations(function)}
+    ahead = AHEAD_BYTES // 4
+    assert shapes == {"float32": [2, 32 + ahead], "int32": [2, 16 + ahead]}  # 21 and 2 elements, to the end of a line
+    sizes = [2 * (lines * LINE_BYTES + AHEAD_BYTES) for lines in (2, 1)]
+    assert scratch_of(Kernel(symbol="k", function=function)) == tuple(sizes)
 
 
 @pytest.mark.parametrize(("tasks", "apart"), [(1, True), (2, False)])
