@@ -67,8 +67,8 @@ def time_in_turns(
     """Times every step once a round, in turns, after `warm_up` rounds that do not count.
 
     With `rest_s` everybody waits that long before a turn, for threads of one side look for work for a while after their
-    step, and keep a core from the other's. The first steps of a turn then do not count: it takes some until what the
-    cores of the other side had in their caches is in the caches of those that work on it now.
+    step, and keep a core from the other's. The first steps of a turn then do not count: after the other side's turn
+    both were seen to need some before their times stay the same.
     """
     samples: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(warm_up + rounds):

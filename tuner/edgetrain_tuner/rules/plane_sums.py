@@ -2,7 +2,7 @@
 
 Convolutions and elementwise kernels share out images. A core that sums up some channels of all images reads what
 another core has written, and whoever writes there next has to take each line back: on cores that share no cache the
-kernels before and after took up to five times as long. Here each task sums up its own images for all channels, and the
+kernels before and after took several times as long. Here each task sums up its own images for all channels, and the
 few sums are added at the end, in a fixed order.
 """
 
