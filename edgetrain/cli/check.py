@@ -41,7 +41,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     with Stages(console) as stages:
         job = with_choice(job_of(arguments, recipe, console, progress=stages))
         compiled = compile_stage(job)
-    unlimited = dataclasses.replace(job, budget=NO_LIMIT)
+    # Without a budget the default planner recomputes what costs little, too: that is a plan to check, not the measure.
+    unlimited = dataclasses.replace(job, budget=NO_LIMIT, solver="keep-all")
     keep_all = plan_stage(unlimited, compiled)
     planned = tight_plan(job, compiled, keep_all)
     trained = tuple(compiled.facts["trained"])
@@ -108,7 +109,8 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
             return plan_stage(limited, compiled)
         except PlanInfeasibleError:
             continue
-    return None
+    without_limit = plan_stage(job, compiled)
+    return without_limit if without_limit.peak_bytes < keep_all.peak_bytes else None
 
 
 def _least_bytes(job: Job, compiled: Compiled) -> int:
