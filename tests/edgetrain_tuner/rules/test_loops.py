@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 import tvm_ffi
@@ -62,3 +63,21 @@ def test_a_task_has_the_same_places_of_all_kinds(jobs: int, kinds: int, blocks: 
 
 def test_a_task_keeps_to_its_own_blocks_where_all_get_as_many() -> None:
     assert {(task, number % 2) for task, number in _done_by(16, 2, kinds=4, blocks=2)} == {(0, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 8, 21])
+def test_elements_are_dealt_to_their_phases_by_vectors(count: int, stride: int) -> None:
+    loops = Loops("int32")
+    source, target = (tirx.decl_buffer((count * stride,), "float32", name) for name in ("source", "target"))
+
+    def write(phase: int, at: Any, value: Any) -> Any:
+        return tirx.BufferStore(target, value, [at + phase * count])
+
+    body = loops.dealt(count, 8, stride, lambda at: source[at], write)
+    read, written = np.arange(count * stride, dtype=np.float32), np.zeros(count * stride, np.float32)
+    function = tirx.PrimFunc([source, target], body).with_attr("global_symbol", "dealt")
+    arrays = [tvm.runtime.tensor(array) for array in (read, written)]
+    tvm.compile(tvm.IRModule({"dealt": function}), target="llvm")["dealt"](*arrays)
+    expected = read.reshape(count, stride).T.ravel()
+    assert np.array_equal(arrays[1].numpy(), expected)

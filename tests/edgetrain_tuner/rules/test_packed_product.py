@@ -12,7 +12,8 @@ from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import blocking, packed_product
-from edgetrain_tuner.rules.contraction import extent_of, find
+from edgetrain_tuner.rules.blocking import choose_blocking
+from edgetrain_tuner.rules.contraction import extent_of, find, is_contiguous
 from edgetrain_tuner.rules.packed_product import PackedProduct
 from edgetrain_tuner.rules.rule import Kernel, refitted
 from edgetrain_tuner.rules.sides import AS_FOUND, TRANSPOSED, sides_of
@@ -124,6 +125,37 @@ def test_a_product_needs_no_copy_on_either_side() -> None:
     found = find(_product("nt", 32, 48, 16))
     assert found is not None
     assert [side.reach for side in sides_of(found).values()] == [None, None]
+
+
+def test_the_weight_of_a_1x1_convolution_is_contiguous_along_its_channels() -> None:
+    """Its last axes have one element each: there is nothing along them."""
+    forward, data = find(_convolution("forward", 2, 16, 14, 24, 1, 1)), find(_convolution("data", 2, 16, 14, 24, 1, 1))
+    assert forward is not None
+    assert data is not None
+    assert is_contiguous(forward.a, forward.k[-1])
+    assert is_contiguous(data.a, data.i[-1])
+    assert not is_contiguous(data.a, data.k[-1])
+
+
+def test_a_panel_that_few_rows_read_stays_in_the_first_level_cache() -> None:
+    """Two rows of sums cannot wait for what comes from the next cache; four rows of a deep product can."""
+    few = find(_convolution("data", 4, 40, 28, 240, 1, 1))
+    many = find(_product("nn", 1024, 384, 384))
+    assert few is not None
+    assert many is not None
+    avx512 = Features(vector_bits=512, vector_registers=32, cores=2)
+    narrow, wide = (choose_blocking(sides_of(found)[AS_FOUND], avx512) for found in (few, many))
+    assert narrow.tile.rows < 4 <= wide.tile.rows
+    assert narrow.tile.width * narrow.depth * 4 <= 48 * 1024 < wide.tile.width * wide.depth * 4
+
+
+def test_rows_of_a_tile_lie_close_together_where_columns_are_read() -> None:
+    """(4, 1, 1) leaves nothing over, and reads four lines of the cache for four elements."""
+    found = find(_convolution("data", 4, 320, 7, 1280, 1, 1))
+    assert found is not None
+    avx512 = Features(vector_bits=512, vector_registers=32, cores=2)
+    blocking_found = choose_blocking(sides_of(found)[TRANSPOSED], avx512)
+    assert blocking_found.tile.row_shape[-1] == 7
 
 
 def test_a_guard_that_is_no_tensors_bound_keeps_the_image_in_vectors() -> None:

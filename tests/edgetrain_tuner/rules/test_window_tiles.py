@@ -13,6 +13,7 @@ from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import FLOAT_BYTES, LEAST_PANEL_BYTES, PANEL_SHARE
 from edgetrain_tuner.rules.contraction import find
+from edgetrain_tuner.rules.sliding import Sliding
 from edgetrain_tuner.rules.window_tiles import PLANE_BYTES, choose_tiling, plane_elements
 from edgetrain_tuner.rules.windows import Windowed, find_window
 
@@ -71,3 +72,22 @@ def test_a_plane_is_small_beside_its_tensor(part: str, geometry: Sequence[int]) 
     positions = tiling.band_tiles * tiling.tile.rows
     plane_bytes = FLOAT_BYTES * plane_elements(window.rows, window.columns, positions, tiling.width)
     assert plane_bytes <= most or tiling.band_tiles == 1
+
+
+@pytest.mark.parametrize("taps", [3, 5])
+def test_rows_of_padding_are_not_multiplied(taps: int) -> None:
+    window = _window("forward", (1152, 7, taps, 1))
+    tiling = choose_tiling(window, MACHINES["AVX-512"])
+    assert tiling is not None
+    met = Sliding.over(window, tiling).meetings((0, 0), range(taps))
+    pairs = [(row, row + tap - taps // 2) for row in range(7) for tap in range(taps)]
+    assert len(met) == taps * sum(0 <= read < 7 for _, read in pairs)
+
+
+def test_small_planes_are_copied_ahead() -> None:
+    small, large = (_window("forward", (96, size, 3, 1)) for size in (7, 112))
+    counts = [tiling.planes for w in (small, large) if (tiling := choose_tiling(w, MACHINES["AVX-512"]))]
+    assert counts == [2, 1]
+    weight = choose_tiling(_window("weight", (96, 7, 3, 1)), MACHINES["AVX-512"])
+    assert weight is not None
+    assert weight.planes == 1

@@ -31,12 +31,15 @@ PARAMETERS = ("shape", "rows", "depth", "block")
 DEPTH_OF_COLUMNS = 128
 FLOAT_BYTES = 4
 # An element that is copied in the order of memory, by vectors, and one that is not, in vector multiply-adds.
-COPY, SCATTERED = 0.25, 1.25
+COPY, SCATTERED = 0.25, 2.5
 # One of a run that is shorter than a vector, with a condition for each: the taps of a padded window. In longer runs a
 # condition costs nothing, because loops are cut where it changes; unless that is elsewhere for every phase of a stride.
 _IN_PIECES = 0.9
 # A line of A that is read again down a column, where A is larger than the caches of a core: no prefetching follows.
 _FAR_BYTES, _FAR_LINE, _LINE_BYTES = 4 << 20, 8.0, 64
+# What the first-level cache keeps from tile to tile, and what it takes to have a vector of a panel and a line of a
+# column from the second-level cache instead: it comes alongside of products, and holds them up where they are few.
+_NEAR_BYTES, _NEXT_VECTOR, _NEXT_LINE = 48 * 1024, 3.5, 2.5
 _TILE_START = 8.0  # what a tile costs before its first product
 
 
@@ -92,22 +95,25 @@ class Blocking:
 def choose_blocking(side: Side, features: Features) -> Blocking:
     """The blocking that takes the least time by a model of products and copies, in the memory that a kernel may use."""
     contraction = side.contraction
-    tile = choose_tile(extents_of(contraction.i), extents_of(contraction.j), features)
+    tile = choose_tile(
+        extents_of(contraction.i), extents_of(contraction.j), features, lambda rows: _lines_of(side, rows)
+    )
     room = panel_bytes(contraction)
     i_parts = parts(extents_of(contraction.i), tile.row_shape)
     options = [
         _cut(side, features, tile, depth_shape, block_shape)
-        for depth_shape in on_grid(extents_of(contraction.k), _most_depth(side, tile, room))
-        for block_shape in dict.fromkeys(_even(i_parts, shape) for shape in on_grid(i_parts, math.prod(i_parts)))
+        for depth_shape in _even_grid(extents_of(contraction.k), _most_depth(side, tile, room))
+        for block_shape in _even_grid(i_parts, math.prod(i_parts))
     ]
     smallest = min(options, key=lambda option: option.scratch_bytes)
     fitting = [option for option in options if _fits(option, room)] or [smallest]
     return min(fitting, key=lambda option: (cost(side, option).total, option.scratch_bytes))
 
 
-def _even(i_parts: Sequence[int], shape: Sequence[int]) -> tuple[int, ...]:
-    """Blocks of about the same size, as many as before: threads wait for the largest."""
-    return tuple(even_bands(count, size) for count, size in zip(i_parts, shape, strict=True))
+def _even_grid(extents: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Boxes on a grid that are about the same size, as many as without: threads wait for the largest."""
+    even = (tuple(map(even_bands, extents, box)) for box in on_grid(extents, most))
+    return list(dict.fromkeys(even))
 
 
 def _fits(blocking: Blocking, room: int) -> bool:
@@ -190,7 +196,7 @@ class Cost:
     copies: float
     stores: float
     starts: float  # of tiles, and of sums that are taken up again
-    fetches: float  # of lines that no cache has
+    fetches: float  # of what the first-level cache does not have
 
     @property
     def total(self) -> float:
@@ -200,15 +206,17 @@ class Cost:
 def cost(side: Side, blocking: Blocking) -> Cost:
     contraction, tile = side.contraction, blocking.tile
     products = contraction.multiply_adds / tile.lanes
-    waste = products * (tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile) - 1.0)
-    depth = math.prod(blocking.k_parts) * blocking.depth
-    packed = blocking.jobs * tile.width * depth * _packing(contraction, tile)
+    lines = _lines_of(side, tile.row_shape)
+    tile_time = tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile, lines)
+    waste = products * (tile_time - 1.0)
+    held_up = products * tile_time * (_holding_up(blocking, lines) - 1.0)
+    packed = blocking.jobs * tile.width * extent_of(contraction.k) * _packing(contraction, tile)
     staged = blocking.jobs * blocking.parts * blocking.staged * COPY
     results = extent_of(contraction.s) * extent_of(contraction.i) * extent_of(contraction.j)
     stored = results * (SCATTERED if side.is_transposed else COPY)
     tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
     resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
-    lines = bytes_read(contraction.a) / _LINE_BYTES * (math.prod(blocking.j_parts) - 1)
+    again = bytes_read(contraction.a) / _LINE_BYTES * (math.prod(blocking.j_parts) - 1)
     waiting = -(-blocking.jobs // blocking.tasks) / blocking.jobs  # the last task's share
     return Cost(
         products=products * waiting,
@@ -216,8 +224,16 @@ def cost(side: Side, blocking: Blocking) -> Cost:
         copies=(packed + staged) * waiting,
         stores=stored * waiting,
         starts=resumed * waiting,
-        fetches=(lines * _FAR_LINE if _has_far_columns(side) else 0.0) * waiting,
+        fetches=(held_up + (again * _FAR_LINE if _has_far_columns(side) else 0.0)) * waiting,
     )
+
+
+def _holding_up(blocking: Blocking, lines: int) -> float:
+    """How much longer the products of a tile take for what they wait for."""
+    tile = blocking.tile
+    near = blocking.depth * (FLOAT_BYTES * tile.width + _LINE_BYTES * lines)
+    fetched = _NEXT_VECTOR * tile.vectors + _NEXT_LINE * lines
+    return max(1.0, fetched / (tile.rows * tile.vectors)) if near > _NEAR_BYTES else 1.0
 
 
 def _has_far_columns(side: Side) -> bool:
@@ -227,6 +243,14 @@ def _has_far_columns(side: Side) -> bool:
 def _reads_columns(side: Side) -> bool:
     """Whether A is read down its columns, and not copied before."""
     return side.reach is None and not is_contiguous(side.contraction.a, side.contraction.k[-1])
+
+
+def _lines_of(side: Side, row_shape: Sequence[int]) -> int:
+    """Lines of the cache that a step of k reads an element of, where the next step reads others."""
+    if not _reads_columns(side):
+        return 0
+    is_run = is_contiguous(side.contraction.a, side.contraction.i[-1])
+    return math.prod(row_shape[:-1] if is_run else row_shape)
 
 
 def _packing(contraction: Contraction, tile: Tile) -> float:

@@ -164,10 +164,13 @@ def is_contiguous(load: Any, axis: Axis) -> bool:
     """Whether the next element along `axis` is the next one in memory."""
     if not isinstance(load, TensorLoad):
         return False
-    used = [uses(index, axis.variable) for index in load.indices]
-    if not used[-1] or any(used[:-1]):
+    # Axes of one element are none: a weight of a 1x1 convolution is contiguous along its channels.
+    sized = zip(load.indices, load.source.ty.shape, strict=True)
+    indices = [index for index, extent in sized if int(extent) > 1]
+    used = [uses(index, axis.variable) for index in indices]
+    if not used or not used[-1] or any(used[:-1]):
         return False
-    slope = tvm.sym.detect_linear_equation(load.indices[-1], [axis.variable])
+    slope = tvm.sym.detect_linear_equation(indices[-1], [axis.variable])
     return bool(slope) and isinstance(slope[0], tirx.IntImm) and abs(int(slope[0])) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm_ffi
@@ -50,6 +51,40 @@ class Loops:
         elif rest:
             parts.append(vector(self.number(whole * lanes), rest))
         return sequence(*parts)
+
+    def dealt(
+        self,
+        count: int,
+        lanes: int,
+        stride: int,
+        read: Callable[[Any], Any],
+        write: Callable[[int, Any, Any], Any],
+    ) -> Any:
+        """`write(phase, n, read(n · stride + phase))` for every n below `count` and every phase of the stride.
+
+        By vectors that are read in the order of memory and taken apart in registers; the last one ends with the last n,
+        and does some over again.
+        """
+        width = min(lanes, 1 << (count.bit_length() - 1))
+
+        def vector(start: Any) -> Any:
+            held = tirx.decl_buffer((width * stride,), "float32", "held", scope=REGISTERS)
+
+            def hold(number: int, lane: Any) -> Any:
+                at = lane + number * width
+                return tirx.BufferStore(held, read(start * stride + at), [at])
+
+            def deal(phase: int, lane: Any) -> Any:
+                return write(phase, start + lane, held[lane * stride + phase])
+
+            reads, writes = (
+                [self.loop("lane", width, partial(body, number), VECTORIZED) for number in range(stride)]
+                for body in (hold, deal)
+            )
+            return sequence(tirx.AllocBuffer(held), *reads, *writes)
+
+        whole = self.loop("vector", count // width, lambda number: vector(number * width))
+        return sequence(whole, *([vector(self.number(count - width))] if count % width else []))
 
     def nest(self, name: str, extents: Sequence[Any], body: Callable[[list[Any]], Any]) -> Any:
         """`body` for every index of a box, the last axis innermost."""

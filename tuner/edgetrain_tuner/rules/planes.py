@@ -33,11 +33,14 @@ class Plane:
     lanes: int
     is_whole: bool  # one band holds all rows
     buffer: Any
+    count: int = 1  # how many there are for a task, to be filled in turns
 
     @staticmethod
-    def of(loops: Loops, element: Any, rows: Coordinate, columns: Coordinate, tiling: WindowTiling) -> Plane:
+    def of(
+        loops: Loops, element: Any, rows: Coordinate, columns: Coordinate, tiling: WindowTiling, count: int = 1
+    ) -> Plane:
         positions, width = tiling.band_tiles * tiling.tile.rows, tiling.width
-        shape = (tiling.tasks, plane_elements(rows, columns, positions, width))
+        shape = (tiling.tasks, count * plane_elements(rows, columns, positions, width))
         return Plane(
             loops=loops,
             element=element,
@@ -47,6 +50,7 @@ class Plane:
             width=width,
             lanes=tiling.tile.lanes,
             is_whole=tiling.bands == 1,
+            count=count,
             buffer=tirx.decl_buffer(shape, "float32", "plane"),
         )
 
@@ -63,8 +67,21 @@ class Plane:
     def _height(self) -> int:
         return self.rows.stride * (self.positions - 1) + self.rows.span
 
+    @property
+    def _size(self) -> int:
+        return self._height * self.pitch
+
+    @property
+    def rows_inside(self) -> range:
+        """Its rows that lie in the tensor, where it is whole; the others are zero."""
+        return range(max(0, -self.rows.low), min(self._height, self.rows.extent - self.rows.low))
+
+    def start(self, turn: Any) -> Any:
+        """Where in the buffer a task's plane of that turn begins."""
+        return tirx.floormod(turn, self.count) * self._size if self.count > 1 else self.loops.number(0)
+
     def clear(self, task: Any) -> Any:
-        size = self._height * self.pitch
+        size = self.count * self._size
         return self.loops.loop("clear", size, lambda at: tirx.BufferStore(self.buffer, _ZERO, [task, at]))
 
     def at(self, *, row_offset: int, column_offset: int) -> int:
@@ -79,56 +96,61 @@ class Plane:
         stride = self.columns.stride
         return column % stride * self._phase_pitch + column // stride
 
-    def copy(self, task: Any, first_position: Any, values: Mapping[Any, Any]) -> Any:
+    def copy(self, task: Any, first_position: Any, values: Mapping[Any, Any], turn: Any = 0) -> Any:
         """Copies the band that begins at a row of positions. What is beyond the tensor stays zero, or becomes it."""
-        low, extent = self.rows.low, self.rows.extent
+        low, extent, begin = self.rows.low, self.rows.extent, self.start(turn)
         if self.is_whole:  # then the same rows lie outside each time: they stay zero too
-            first, end = max(0, -low), min(self._height, extent - low)
-            return self.loops.loop(
-                "row",
-                max(0, end - first),
-                lambda number: self._copy_row(
-                    task, number + first, {**values, self.rows.variable: number + first + low}
-                ),
-            )
+            inside = self.rows_inside
+
+            def whole_row(number: Any) -> Any:
+                place = number + inside.start
+                at = begin + place * self.pitch
+                return self._copy_row(task, at, {**values, self.rows.variable: place + low})
+
+            return self.loops.loop("row", len(inside), whole_row)
         start = first_position * self.rows.stride + low
 
         def row(number: Any) -> Any:
             place = start + number
-            copied = self._copy_row(task, number, {**values, self.rows.variable: place})
+            line = begin + number * self.pitch
+            copied = self._copy_row(task, line, {**values, self.rows.variable: place})
             blank = self.loops.loop(
                 "blank",
                 self.pitch,
-                lambda at: tirx.BufferStore(self.buffer, _ZERO, [task, number * self.pitch + at]),
+                lambda at: tirx.BufferStore(self.buffer, _ZERO, [task, line + at]),
             )
             return tirx.IfThenElse(tirx.all(place >= 0, place < extent), copied, blank)
 
         return self.loops.loop("row", self._height, row)
 
-    def _copy_row(self, task: Any, number: Any, values: Mapping[Any, Any]) -> Any:
+    def _copy_row(self, task: Any, line: Any, values: Mapping[Any, Any]) -> Any:
         columns, stride = self.columns, self.columns.stride
         last = stride * (columns.position.extent - 1) + columns.low + columns.span - 1
         # Columns are counted from `low` on: these lie in the tensor.
         first, end = max(0, -columns.low), min(last, columns.extent - 1) - columns.low + 1
         whole_first, whole_end = -(-first // stride), end // stride
 
-        def element(column: Any, place: Any) -> Any:
-            value = replaced(self.element, {**values, columns.variable: column + columns.low})
-            return tirx.BufferStore(self.buffer, value, [task, number * self.pitch + place])
+        def value(column: Any) -> Any:
+            return replaced(self.element, {**values, columns.variable: column + columns.low})
+
+        def store(place: Any, copied: Any) -> Any:
+            return tirx.BufferStore(self.buffer, copied, [task, line + place])
 
         def single(column: int) -> Any:
-            return element(self.loops.number(column), self.loops.number(self._column_at(column)))
-
-        def every_phase(index: Any) -> Any:
-            at = index + whole_first
-            return sequence(*(element(at * stride + p, at + p * self._phase_pitch) for p in range(stride)))
+            return store(self.loops.number(self._column_at(column)), value(self.loops.number(column)))
 
         if end <= first:  # a window that only ever sees padding
             return tirx.Evaluate(0)
         if stride == 1:
-            return self.loops.along("column", end - first, self.lanes, lambda at: element(at + first, at + first))
+            return self.loops.along("column", end - first, self.lanes, lambda at: store(at + first, value(at + first)))
         if whole_end <= whole_first:
             return sequence(*(single(column) for column in range(first, end)))
         edges = [*range(first, whole_first * stride), *range(whole_end * stride, end)]
-        body = self.loops.loop("column", whole_end - whole_first, every_phase)
+        body = self.loops.dealt(
+            whole_end - whole_first,
+            self.lanes,
+            stride,
+            lambda at: value(at + whole_first * stride),
+            lambda phase, at, copied: store(at + (whole_first + phase * self._phase_pitch), copied),
+        )
         return sequence(*(single(column) for column in edges), body)

@@ -32,7 +32,7 @@ class Sliding:
     @staticmethod
     def over(window: Windowed, tiling: WindowTiling) -> Sliding:
         loops = Loops(str(window.contraction.k[0].variable.ty.dtype))
-        plane = Plane.of(loops, window.b, window.rows, window.columns, tiling)
+        plane = Plane.of(loops, window.b, window.rows, window.columns, tiling, count=tiling.planes)
         return Sliding(window=window, tiling=tiling, loops=loops, plane=plane)
 
     @property
@@ -51,8 +51,16 @@ class Sliding:
         return self.loops.loop("lane", self.tile.lanes, body, VECTORIZED)
 
     def meetings(self, phases: tuple[int, int], tap_rows: range) -> list[Meeting]:
-        """In the order of the plane: what is loaded is used up at once, and registers hold only sums."""
+        """In the order of the plane: what is loaded is used up at once, and registers hold only sums.
+
+        Without those in rows of padding, where it is known which rows these are.
+        """
         rows, columns, plane = self.window.rows, self.window.columns, self.plane
+        is_known = self.tiling.row_tiles == 1
+
+        def is_padding(row: int, r: int) -> bool:
+            return row * rows.stride + rows.offset(r, phases[0]) - rows.low not in plane.rows_inside
+
         return sorted(
             Meeting(
                 place=plane.at(row_offset=rows.offset(r, phases[0]), column_offset=columns.offset(s, phases[1]))
@@ -64,4 +72,5 @@ class Sliding:
             for row in range(self.tile.rows)
             for r in tap_rows
             for s in range(columns.tap.extent)
+            if not (is_known and is_padding(row, r))
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from edgetrain_tuner.features import Features
@@ -12,6 +12,10 @@ from edgetrain_tuner.features import Features
 _SUMS_IN_FLIGHT = 8
 # A load costs about this share of a multiply-add, beside those that it runs alongside of.
 _LOAD_SHARE = 0.25
+# A line of the cache that only one element is read of, in loads: the first-level cache keeps few such lines.
+_LOADS_OF_A_LINE = 2.0
+
+RowShape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +41,16 @@ class Tile:
         return math.prod(self.shape)
 
 
-def choose_tile(i_extents: Sequence[int], j_extents: Sequence[int], features: Features) -> Tile:
+def choose_tile(
+    i_extents: Sequence[int],
+    j_extents: Sequence[int],
+    features: Features,
+    lines_of: Callable[[RowShape], int] = lambda _rows: 0,
+) -> Tile:
     """The tile that takes the least time by a model of registers, loads and waste.
 
-    Among equals the largest, and of those the one whose rows lie closest together.
+    `lines_of` says how many lines of the cache a step of k reads a single element of. Among equals the largest, and
+    of those the one whose rows lie closest together.
     """
     widest: dict[int, tuple[int, ...]] = {}  # the largest box for each number of registers
     for shape in boxes(j_extents, (features.vector_registers - 1) // 2 * features.lanes):
@@ -50,7 +60,12 @@ def choose_tile(i_extents: Sequence[int], j_extents: Sequence[int], features: Fe
         for vectors, shape in widest.items()
         for row_shape in row_boxes(i_extents, most_rows(vectors, features))
     )
-    return max(candidates, key=lambda t: (-tile_cost(i_extents, j_extents, t), t.rows * t.vectors, t.row_shape[::-1]))
+
+    def merit(tile: Tile) -> tuple[float, int, RowShape]:
+        cost = tile_cost(i_extents, j_extents, tile, lines_of(tile.row_shape))
+        return -cost, tile.rows * tile.vectors, tile.row_shape[::-1]
+
+    return max(candidates, key=merit)
 
 
 def most_rows(vectors: int, features: Features) -> int:
@@ -58,13 +73,13 @@ def most_rows(vectors: int, features: Features) -> int:
     return (features.vector_registers - 1 - vectors) // vectors
 
 
-def tile_cost(i_extents: Sequence[int], j_extents: Sequence[int], tile: Tile) -> float:
+def tile_cost(i_extents: Sequence[int], j_extents: Sequence[int], tile: Tile, lines: int = 0) -> float:
     """Time for one useful multiply-add, in vector operations."""
     rows = math.prod(parts(i_extents, tile.row_shape)) * tile.rows
     computed = math.prod(parts(j_extents, tile.shape)) * tile.width * rows
     waste = computed / (math.prod(j_extents) * math.prod(i_extents))
     sums = tile.rows * tile.vectors
-    loads = (tile.rows + tile.vectors) / sums
+    loads = (tile.rows + tile.vectors + _LOADS_OF_A_LINE * lines) / sums
     return waste * max(1.0, _SUMS_IN_FLIGHT / sums) * (1.0 + _LOAD_SHARE * loads)
 
 

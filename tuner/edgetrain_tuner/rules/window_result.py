@@ -68,29 +68,49 @@ class SlideOverResult:
 
     def function(self) -> Any:
         tiling, plane = self._g.tiling, self._g.plane
-        loop = self._loops.shared_out(tiling.jobs, tiling.tasks, lambda task: [plane.clear(task)], self._job)
+        loop = self._loops.shared_out(tiling.jobs, tiling.tasks, self._begin, self._job)
         allocations = [tirx.AllocBuffer(buffer) for buffer in (plane.buffer, self._lines)]
         return self._w.contraction.rewritten(sequence(*allocations, loop))
+
+    @property
+    def _copies_ahead(self) -> bool:
+        return self._g.plane.count > 1
+
+    def _begin(self, task: Any) -> list[Any]:
+        tiling = self._g.tiling
+        first_job = task * -(-tiling.jobs // tiling.tasks)
+        return [self._g.plane.clear(task), *([self._copy(task, first_job)] if self._copies_ahead else [])]
+
+    def _copy(self, task: Any, which: Any) -> Any:
+        """Copies what a job slides over."""
+        first, values = self._place_of(which)
+        return self._g.plane.copy(task, first, values, turn=which)
+
+    def _place_of(self, which: Any) -> tuple[Any, Values]:
+        """A job's first row, and its image and channel."""
+        axes = (*self._w.images, *self._w.channels)  # as other kernels share a tensor out
+        *at, band = digits_of(which, (*(axis.extent for axis in axes), self._g.tiling.bands))
+        return self._g.first_row(band), values_of(axes, at)
 
     def _job(self, task: Any, which: Any) -> Any:
         """One band of one channel of one image."""
         w, tiling = self._w, self._g.tiling
-        axes = (*w.images, *w.channels)  # as other kernels share a tensor out
-        *at, band = digits_of(which, (*(axis.extent for axis in axes), tiling.bands))
-        values = values_of(axes, at)
+        first, values = self._place_of(which)
         taps = tirx.decl_buffer((len(self._phases) * w.taps,), "float32", "taps", scope=REGISTERS)
-        first = self._g.first_row(band)
+        start = self._g.plane.start(which)
+        copied = tirx.min(which + 1, self._loops.number(tiling.jobs - 1)) if self._copies_ahead else which
 
         def tile(number: Any) -> Any:
             row = first + number * self._tile.rows
-            sums = self._loops.loop("block", tiling.column_tiles, lambda block: self._sums(task, taps, number, block))
+            base = start + number * self._g.tile_pitch
+            sums = self._loops.loop("block", tiling.column_tiles, lambda block: self._sums(task, taps, base, block))
             statement = sequence(sums, self._store(task, row, values))
             return when(row < w.rows.position.extent, statement, tiling.row_tiles % tiling.band_tiles != 0)
 
         return sequence(
             tirx.AllocBuffer(taps),
             *self._read_taps(taps, values),
-            self._g.plane.copy(task, first, values),
+            self._copy(task, copied),
             self._loops.loop("tile", tiling.band_tiles, tile),
         )
 
@@ -114,8 +134,8 @@ class SlideOverResult:
         numbers = {variable: self._loops.number(value) for variable, value in at.items()}
         return tvm.sym.Analyzer().simplify(replaced(self._w.a, {**values, **numbers}))
 
-    def _sums(self, task: Any, taps: Any, number: Any, block: Any) -> Any:
-        """A tile of sums for each phase, put in its place in the lines."""
+    def _sums(self, task: Any, taps: Any, start: Any, block: Any) -> Any:
+        """A tile of sums for each phase of what begins at `start` in the plane, put in its place in the lines."""
         tile, column_phases = self._tile, self._w.columns.phases
         count = tile.rows * tile.width
         settled = tirx.decl_buffer((column_phases * count,), "float32", "settled", scope=REGISTERS)
@@ -123,7 +143,7 @@ class SlideOverResult:
         for phases in self._phases:
             sums = tirx.decl_buffer((count,), "float32", "sums", scope=REGISTERS)
             statements += [tirx.AllocBuffer(sums), *self._each(_clears(sums))]
-            statements += self._products(task, taps, number, block, phases, sums)
+            statements += self._products(task, taps, start + block * tile.width, phases, sums)
             if column_phases == 1:
                 statements += self._each(self._moves(sums, task, block, phases[0]))
                 continue
@@ -145,9 +165,8 @@ class SlideOverResult:
         starts = range(0, self._tile.rows * self._tile.width, self._tile.lanes)
         return [self._g.vector(partial(body, start)) for start in starts]
 
-    def _products(self, task: Any, taps: Any, number: Any, block: Any, phases: Phases, sums: Any) -> list[Any]:
+    def _products(self, task: Any, taps: Any, base: Any, phases: Phases, sums: Any) -> list[Any]:
         tile, plane = self._tile, self._g.plane
-        base = number * self._g.tile_pitch + block * tile.width
         statements = []
         for met in self._g.meetings(phases, range(self._w.rows.tap.extent)):
             if isinstance(self._tap(phases, met.tap_row, met.tap_column, {}), tirx.FloatImm):

@@ -18,6 +18,8 @@ from edgetrain_tuner.rules.windows import Coordinate, Windowed
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
 PLANE_BYTES = 32 * 1024  # stays in the first-level cache, or nearly
+# Of a plane up to this size it shows that a core cannot read at once, in other pieces, what it has just written.
+SMALL_PLANE_BYTES = 8 * 1024
 MOST_PLANE_BYTES = 256 * 1024  # what no choice may exceed, unless a single tile does
 PARAMETERS = ("rows", "vectors", "tap_rows", "band_tiles")
 _OF_TILES = PARAMETERS[:-1]
@@ -47,6 +49,7 @@ class WindowTiling:
     row_tiles: int
     column_tiles: int
     band_tiles: int  # tiles of rows in a band
+    planes: int  # copies of a task: one that is read, and for small ones another that is filled meanwhile
     jobs: int
     tasks: int
 
@@ -104,12 +107,15 @@ def _cut(window: Windowed, features: Features, tile: WindowTile, band_tiles: int
     jobs = extent_of(window.channels)
     if window.slides_over_result:
         jobs *= extent_of(window.images) * -(-row_tiles // band_tiles)
+    column_tiles = -(-window.columns.position.extent // tile.width)
+    is_small = band_tiles == row_tiles and _plane_bytes(window, tile, band_tiles, column_tiles) <= SMALL_PLANE_BYTES
     is_parallel = features.cores > 1 and window.contraction.multiply_adds >= MINIMUM_PARALLEL_MULTIPLY_ADDS
     return WindowTiling(
         tile=tile,
         row_tiles=row_tiles,
-        column_tiles=-(-window.columns.position.extent // tile.width),
+        column_tiles=column_tiles,
         band_tiles=band_tiles,
+        planes=2 if window.slides_over_result and is_small else 1,
         jobs=jobs,
         tasks=min(features.cores, jobs) if is_parallel else 1,
     )
