@@ -42,6 +42,7 @@ FEW = (
     "matmul nn",
     "convolution 3 x 3, prime",
     "convolution stride 2, prime",
+    "convolution data gradient and clip, prime",
     "depthwise 3 x 3 stride 1, prime",
     "pool, maximum, prime",
     "softmax, prime",

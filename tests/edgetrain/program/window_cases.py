@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain._tvm import topi
+from edgetrain._tvm import te, tirx, topi
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.pooling import avg_pool2d_gradient, max_pool2d_gradient, max_pool2d_winner
 from edgetrain.graph.gradients.window import Window
@@ -168,6 +168,31 @@ def _convolutions() -> Iterator[KernelCase]:
     yield from _convolution("convolution of a row, prime", shape, "packed-product", "register-tile")
 
 
+def _clipped_gradients() -> Iterator[KernelCase]:
+    """A data gradient with the gradient of the clip before it; in one size vectors run over channels."""
+    for size, (batch, channels, extent, filters) in {"divides": (2, 32, 6, 16), "prime": (2, 31, 7, 13)}.items():
+        g = Geometry(batch=batch, channels=channels, size=(extent, extent), filters=filters, taps=(1, 1), pads=(0, 0))
+
+        def compute(dy: Any, w: Any, y: Any, g: Geometry = g) -> Any:
+            gradient = conv2d_data_gradient(dy, w, shape=g.data, window=g.window)
+            zero, one = np.float32(0.0), np.float32(1.0)
+            return te.compute(
+                g.data, lambda *i: tirx.Select(tirx.all(y[i] > zero, y[i] < one), gradient[i], zero), name="clipped"
+            )
+
+        def expected(dy: Array, w: Array, y: Array, g: Geometry = g) -> Array:
+            return np.where((y > 0) & (y < 1), _data_gradient(g, dy, w), 0.0)
+
+        yield KernelCase(
+            name=f"convolution data gradient and clip, {size}",
+            compute=compute,
+            inputs=(g.result, g.weight, g.data),
+            expected=expected,
+            vector_rule="packed-product",
+            scalar_rule="register-tile",
+        )
+
+
 def _winograd() -> Iterator[KernelCase]:
     for size, (channels, extent, filters) in {"divides": (32, 12, 32), "prime": (29, 11, 31)}.items():
         shape = Geometry(batch=2, channels=channels, size=(extent, extent), filters=filters)
@@ -283,5 +308,5 @@ def _pools() -> Iterator[KernelCase]:
 
 
 def window_cases() -> Iterator[KernelCase]:
-    for family in (_convolutions, _winograd, _channelwise, _pools):
+    for family in (_convolutions, _clipped_gradients, _winograd, _channelwise, _pools):
         yield from family()

@@ -112,6 +112,23 @@ def test_a_dilated_convolution_and_its_gradients(part: str) -> None:
     assert_each_side_computes_the_same(_convolution(part, 2, 6, 13, 20, 3, 1, dilation=2), WIDE)
 
 
+@pytest.mark.parametrize("channels", [32, 31])
+@pytest.mark.parametrize("size", [7, 14, 10])
+def test_a_choice_behind_a_gradient(size: int, channels: int) -> None:
+    gradient, weight = te.placeholder((2, 24, size, size)), te.placeholder((24, channels, 1, 1))
+    kept = te.placeholder((2, channels, size, size), name="kept")
+    window = Window(strides=(1, 1), pads=(0, 0), dilation=(1, 1))
+    pulled = conv2d_data_gradient(gradient, weight, shape=kept.shape, window=window)
+    zero, half = tirx.FloatImm("float32", 0.0), tirx.FloatImm("float32", 0.5)
+
+    def clipped(*i: Any) -> Any:
+        return tirx.Select(tirx.all(kept[i] > zero, kept[i] < half), pulled[i], zero)
+
+    function = te.create_prim_func([gradient, weight, kept, te.compute(kept.shape, clipped, name="clipped")])
+    for features in (WIDE, NARROW, Features(vector_bits=512, vector_registers=32, cores=1)):
+        assert_each_side_computes_the_same(function, features)
+
+
 def test_what_a_block_reaches_is_copied_with_its_padding() -> None:
     found = find(_convolution("forward", 2, 16, 14, 24, 3, 1))
     assert found is not None

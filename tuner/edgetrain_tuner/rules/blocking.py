@@ -18,6 +18,7 @@ from edgetrain_tuner.rules.contraction import (
 )
 from edgetrain_tuner.rules.sides import Side
 from edgetrain_tuner.rules.tiles import Tile, boxes, choose_tile, even_bands, most_rows, parts, tile_cost
+from edgetrain_tuner.rules.turning import padded_rows, turns_panel, turns_sums
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names, require_within
 
 MINIMUM_PARALLEL_MULTIPLY_ADDS = 1 << 18
@@ -32,6 +33,7 @@ DEPTH_OF_COLUMNS = 128
 FLOAT_BYTES = 4
 # An element that is copied in the order of memory, by vectors, and one that is not, in vector multiply-adds.
 COPY, SCATTERED = 0.25, 2.5
+TURNED = 0.8  # one that is copied across by blocks that are turned in registers
 # One of a run that is shorter than a vector, with a condition for each: the taps of a padded window. In longer runs a
 # condition costs nothing, because loops are cut where it changes; unless that is elsewhere for every phase of a stride.
 _IN_PIECES = 0.9
@@ -210,10 +212,10 @@ def cost(side: Side, blocking: Blocking) -> Cost:
     tile_time = tile_cost(extents_of(contraction.i), extents_of(contraction.j), tile, lines)
     waste = products * (tile_time - 1.0)
     held_up = products * tile_time * (_holding_up(blocking, lines) - 1.0)
-    packed = blocking.jobs * tile.width * extent_of(contraction.k) * _packing(contraction, tile)
+    packed = blocking.jobs * tile.width * extent_of(contraction.k) * _packing(contraction, blocking)
     staged = blocking.jobs * blocking.parts * blocking.staged * COPY
     results = extent_of(contraction.s) * extent_of(contraction.i) * extent_of(contraction.j)
-    stored = results * (SCATTERED if side.is_transposed else COPY)
+    stored = results * (_storing_across(contraction, tile) if side.is_transposed else COPY)
     tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
     resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
     again = bytes_read(contraction.a) / _LINE_BYTES * (math.prod(blocking.j_parts) - 1)
@@ -253,8 +255,16 @@ def _lines_of(side: Side, row_shape: Sequence[int]) -> int:
     return math.prod(row_shape[:-1] if is_run else row_shape)
 
 
-def _packing(contraction: Contraction, tile: Tile) -> float:
+def _storing_across(contraction: Contraction, tile: Tile) -> float:
+    """An element of a result that lies along the rows of its tiles."""
+    return TURNED * padded_rows(tile.rows) / tile.rows if turns_sums(contraction, tile) else SCATTERED
+
+
+def _packing(contraction: Contraction, blocking: Blocking) -> float:
     """An element of B that is copied into a panel."""
+    tile = blocking.tile
+    if turns_panel(contraction, tile, blocking.depth_shape):
+        return TURNED
     guard, element = unguarded(contraction.b)
     if not is_contiguous(element, contraction.j[-1]):
         return SCATTERED

@@ -162,15 +162,21 @@ def is_known(expression: Any, values: Mapping[Any, Any]) -> bool:
 
 def is_contiguous(load: Any, axis: Axis) -> bool:
     """Whether the next element along `axis` is the next one in memory."""
-    if not isinstance(load, TensorLoad):
-        return False
+    return isinstance(load, TensorLoad) and _is_run(load.source, load.indices, axis)
+
+
+def is_stored_along(contraction: Contraction, axis: Axis) -> bool:
+    """Whether the next element of the result along `axis` is the next one in memory."""
+    return _is_run(contraction.result, contraction.indices, axis)
+
+
+def _is_run(buffer: Any, indices: Sequence[Any], axis: Axis) -> bool:
     # Axes of one element are none: a weight of a 1x1 convolution is contiguous along its channels.
-    sized = zip(load.indices, load.source.ty.shape, strict=True)
-    indices = [index for index, extent in sized if int(extent) > 1]
-    used = [uses(index, axis.variable) for index in indices]
+    sized = [index for index, extent in zip(indices, buffer.ty.shape, strict=True) if int(extent) > 1]
+    used = [uses(index, axis.variable) for index in sized]
     if not used or not used[-1] or any(used[:-1]):
         return False
-    slope = tvm.sym.detect_linear_equation(indices[-1], [axis.variable])
+    slope = tvm.sym.detect_linear_equation(sized[-1], [axis.variable])
     return bool(slope) and isinstance(slope[0], tirx.IntImm) and abs(int(slope[0])) == 1
 
 

@@ -33,12 +33,16 @@ class Loops:
         variable = tirx.Var(name, self.dtype)
         return tirx.For(variable, self.number(0), extent, kind, body(variable))
 
-    def along(self, name: str, extent: int, lanes: int, body: Callable[[Any], Any]) -> Any:
+    def along(
+        self, name: str, extent: int, lanes: int, body: Callable[[Any], Any], *, with_choices: bool = False
+    ) -> Any:
         """`body` for every index, by vectors, the last of them as wide as what is left.
 
-        Where `body` calls or chooses something, lane by lane, it is a plain loop: LLVM knows how.
+        Where `body` calls or chooses something, lane by lane, it is a plain loop: LLVM knows how. `with_choices`, a
+        `Select` is in vectors, too: both of what it chooses from are computed in any case.
         """
-        if not is_arithmetic(body(self.number(0))):
+        is_plain = is_straight if with_choices else is_arithmetic
+        if not is_plain(body(self.number(0))):
             return self.loop(name, extent, body)
 
         def vector(start: Any, width: int) -> Any:
@@ -147,6 +151,13 @@ def is_arithmetic(node: Any) -> bool:
     """Whether nothing is called in a statement, and nothing chosen by a condition."""
     found: list[Any] = []
     tvm_ffi.structural_walk(node, ((Call, tirx.Select), found.append))
+    return not found
+
+
+def is_straight(node: Any) -> bool:
+    """Whether nothing is called in a statement, and nothing left out by a condition."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(node, ((Call, tirx.IfThenElse), found.append))
     return not found
 
 

@@ -12,8 +12,7 @@ innermost loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
@@ -23,21 +22,15 @@ from edgetrain_tuner.rules.blocking import PARAMETERS, Blocking, blocking_of, ch
 from edgetrain_tuner.rules.blocking_choices import choices
 from edgetrain_tuner.rules.contraction import (
     extent_of,
-    is_contiguous,
-    is_known,
     replaced,
     simplified_load,
-    unguarded,
     uses,
     values_of,
 )
 from edgetrain_tuner.rules.loops import (
     REGISTERS,
-    UNROLLED,
-    VECTORIZED,
     Loops,
     digits_of,
-    fetched,
     moved,
     position_of,
     scaled,
@@ -45,20 +38,19 @@ from edgetrain_tuner.rules.loops import (
     when,
     when_all,
 )
+from edgetrain_tuner.rules.panels import AxisValues, Panel, PanelCopy, when_present
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.rules.sides import Side, sides_of
 from edgetrain_tuner.rules.staging import Stage
+from edgetrain_tuner.rules.tile_sums import Rows, TileSums
 from edgetrain_tuner.rules.walk import find_walk
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_within
 
 MINIMUM_MULTIPLY_ADDS = 1 << 16  # below, copying a panel costs more than it brings
 MINIMUM_DEPTH = 4
 SIDE = "side"
-STEPS_AT_A_TIME = 32  # of k, that are copied for all columns before the next ones
 
-AxisValues = Mapping[Any, Any]
 _ZERO = tirx.FloatImm("float32", 0.0)
-_LINE_ELEMENTS = 16  # of a line of the cache
 _ABSENT = tirx.IntImm("int32", -(1 << 30))  # instead of a step: there is nothing to add
 
 
@@ -103,27 +95,6 @@ class PackedProduct:
         return sides[number], blocking_of(sides[number], features, rest)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Panel:
-    """A panel under work: the values that it fixes, and where in j and k it begins."""
-
-    task: Any
-    values: AxisValues  # of s, and of what the copy of A is described by
-    j_start: Sequence[Any]
-    k_start: Sequence[Any]
-    k_extents: Sequence[Any]  # how deep it is; the last one of an axis may be less deep than the others
-    part: Any  # its number among those that k is cut into
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """A tile of rows under work, `number` in its block. Computed from `start`, stored from `first` on."""
-
-    number: Any
-    first: Sequence[Any]  # along each axis
-    start: Sequence[Any]
-
-
 def _split(values: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
     """The first so many values, the next so many, and the rest."""
     groups = []
@@ -131,14 +102,6 @@ def _split(values: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
         groups.append(values[:count])
         values = values[count:]
     return [*groups, values]
-
-
-def _divides(size: int, extent: Any) -> bool:
-    return isinstance(extent, int) and extent % size == 0
-
-
-def _parts_of(extent: Any, size: int) -> Any:
-    return -(-extent // size) if isinstance(extent, int) else tirx.floordiv(extent + (size - 1), size)
 
 
 class _Writer:
@@ -149,14 +112,13 @@ class _Writer:
         sizes = (*blocking.block_rows, *blocking.depth_shape)
         self._stage = Stage.of(side.reach, contraction.s, sizes, tasks) if side.reach else None
         self._c = contraction.with_a(self._stage.element) if self._stage else contraction
-        self._is_transposed = side.is_transposed
         self._blocking = blocking
         self._tile = blocking.tile
         self._loops = Loops(str(contraction.k[0].variable.ty.dtype))
-        width = self._tile.width
-        self._panel = tirx.decl_buffer((tasks, blocking.depth, width), "float32", "panel")
+        self._panels = PanelCopy.of(self._c, blocking, self._loops)
+        self._sums = TileSums(contraction=self._c, tile=self._tile, loops=self._loops, is_transposed=side.is_transposed)
         # Sums so far, while k comes in parts.
-        kept = (tasks, blocking.kept_rows, width)
+        kept = (tasks, blocking.kept_rows, self._tile.width)
         self._kept = tirx.decl_buffer(kept, "float32", "kept") if blocking.kept_rows else None
         self._walk = find_walk(self._c, self._stage.starts if self._stage else {})
         self._steps = tirx.decl_buffer((tasks, blocking.depth), "int32", "steps") if self._walk else None
@@ -172,25 +134,14 @@ class _Writer:
             sharing = {"kinds": blocking.jobs // blocks}
         else:
             sharing = {}
-        loop = self._loops.shared_out(blocking.jobs, blocking.tasks, self._filling, self._job, **sharing)
-        buffers = [self._panel, self._kept, self._steps, self._stage and self._stage.buffer]
+        loop = self._loops.shared_out(blocking.jobs, blocking.tasks, self._panels.fill_up, self._job, **sharing)
+        buffers = [self._panels.buffer, self._kept, self._steps, self._stage and self._stage.buffer]
         allocations = [tirx.AllocBuffer(buffer) for buffer in buffers if buffer is not None]
         return self._c.rewritten(sequence(*allocations, loop))
 
     @property
     def _has_rows_outermost(self) -> bool:
         return any(uses(self._c.indices[0], axis.variable) for axis in self._c.i)
-
-    def _filling(self, task: Any) -> list[Any]:
-        """Zeros where a row of the panel is wider than what it will hold: sums there are never stored, but computed."""
-        used = self._tile.used_width
-        if used == self._tile.width:
-            return []
-
-        def clear(at: list[Any]) -> Any:
-            return tirx.BufferStore(self._panel, _ZERO, [task, at[0], at[1] + used])
-
-        return [self._loops.nest("fill", (self._blocking.depth, self._tile.width - used), clear)]
 
     def _job(self, task: Any, which: Any) -> Any:
         """One panel of B times one block of rows of A, part after part of k."""
@@ -203,7 +154,7 @@ class _Writer:
         def part(number: Any) -> Any:
             k_start = scaled(digits_of(number, blocking.k_parts), blocking.depth_shape)
             staged = self._staged_values(task, first_tile, k_start)
-            panel = _Panel(
+            panel = Panel(
                 task=task,
                 values={**s_values, **staged},
                 j_start=scaled(j_index, self._tile.shape),
@@ -224,7 +175,7 @@ class _Writer:
 
             fill = [self._stage.fill(self._loops, self._tile.lanes, panel.values)] if self._stage else []
             tiles = self._loops.nest("tile", blocking.block_shape, tile)
-            return sequence(*self._plan_walk(panel), *fill, self._pack(panel), tiles)
+            return sequence(*self._plan_walk(panel), *fill, self._panels.copy(panel), tiles)
 
         return sequence(*settle, self._loops.loop("part", blocking.parts, part))
 
@@ -254,103 +205,39 @@ class _Writer:
         values = values_of(self._c.s, [buffer[self._loops.number(number)] for number in range(len(indices))])
         return values, [tirx.AllocBuffer(buffer), *stores]
 
-    def _pack(self, panel: _Panel) -> Any:
-        """Copies the panel, in the order in which B lies in memory; what lies beyond an axis's end is zero."""
-        j_shape, k_shape = self._tile.shape, tuple(panel.k_extents)
-
-        def copy(j_at: Sequence[Any], k_at: Sequence[Any]) -> Any:
-            values = {
-                **panel.values,
-                **values_of(self._c.j, moved(panel.j_start, j_at)),
-                **values_of(self._c.k, moved(panel.k_start, k_at)),
-            }
-            element = replaced(self._c.b, values)
-            inside = self._inside(values)
-            if inside is not None:
-                element = tirx.if_then_else(inside, element, _ZERO)
-            place = [panel.task, position_of(k_at, self._blocking.depth_shape), position_of(j_at, j_shape)]
-            return self._when_present(values, tirx.BufferStore(self._panel, element, place))
-
-        nest = self._loops.nest
-        _, element = unguarded(self._c.b)
-        if is_contiguous(element, self._c.j[-1]) or not is_contiguous(element, self._c.k[-1]):
-            return nest("pack", (*k_shape, *j_shape), lambda at: copy(at[len(k_shape) :], at[: len(k_shape)]))
-        # Along k, a few steps at a time: what is written side by side is then still in the cache.
-        axis = next((n for n, size in enumerate(self._blocking.depth_shape) if size > 1), 0)
-        inner = math.prod(self._blocking.depth_shape[axis + 1 :])
-        size = min(max(1, STEPS_AT_A_TIME // inner), self._blocking.depth_shape[axis])
-        whole, rest = k_shape[:axis], k_shape[axis + 1 :]
-
-        def several(at: list[Any]) -> Any:
-            def one(place: list[Any]) -> Any:
-                j_at, (offset, *k_rest) = place[: len(j_shape)], place[len(j_shape) :]
-                step = at[-1] * size + offset
-                copied = copy(j_at, [*at[:-1], step, *k_rest])
-                return when(step < k_shape[axis], copied, not _divides(size, k_shape[axis]))
-
-            return nest("pack", (*j_shape, size, *rest), one)
-
-        return nest("steps", (*whole, _parts_of(k_shape[axis], size)), several)
-
-    def _when_present(self, values: AxisValues, statement: Any) -> Any:
-        """The statement, where there is anything to add for these values of s and k."""
-        present = self._c.present
-        return statement if present is None else tirx.IfThenElse(replaced(present, values), statement, None)
-
-    def _inside(self, values: AxisValues) -> Any | None:
-        """Whether the position exists, where a tile reaches beyond the end of an axis; None if it always does."""
-        axes = zip(self._c.j, self._tile.shape, strict=True)
-        conditions = [values[axis.variable] < axis.extent for axis, size in axes if axis.extent % size]
-        # A limit on rows is no condition for a panel, which has none.
-        known = [limit for limit in self._c.limits if is_known(limit.value, values)]
-        conditions += [replaced(limit.value, values) < limit.extent for limit in known]
-        return tirx.all(*conditions) if conditions else None
-
-    def _tile_of(self, panel: _Panel, number: Any, index: Sequence[Any]) -> Any:
+    def _tile_of(self, panel: Panel, number: Any, index: Sequence[Any]) -> Any:
         """A tile of sums: begun or taken up again, added to, and kept for the next part or stored for good."""
         first = scaled(index, self._tile.row_shape)
         start = [
             tirx.min(place, self._loops.number(axis.extent - size)) if axis.extent % size else place
             for place, axis, size in zip(first, self._c.i, self._tile.row_shape, strict=True)
         ]
-        tile = _Rows(number=number, first=first, start=start)
-        sums = tirx.decl_buffer((self._tile.rows * self._tile.width,), "float32", "sums", scope=REGISTERS)
-        clear = self._each(lambda row, column: tirx.BufferStore(sums, _ZERO, [self._at(row, column)]))
+        tile = Rows(number=number, first=first, start=start)
+        places, kept_sums = self._sums, self._kept
+        sums = places.buffer()
+        clear = places.each(lambda row, column: tirx.BufferStore(sums, _ZERO, [places.at(row, column)]))
         products = self._products(panel, tile, sums)
-        store = self._store(panel, tile, sums)
-        fetch = self._fetch(panel, tile)
-        buffer = self._kept
-        if buffer is None:
+        store = places.store(panel, tile, sums)
+        fetch = places.fetch(panel, tile)
+        if kept_sums is None:
             return sequence(tirx.AllocBuffer(sums), clear, *fetch, products, store)
 
         def kept(row: Any, column: Any) -> list[Any]:
             return [panel.task, number * self._tile.rows + row, column]
 
-        resume = self._each(
-            lambda row, column: tirx.BufferStore(sums, buffer[tuple(kept(row, column))], [self._at(row, column)])
-        )
-        keep = self._each(lambda row, column: tirx.BufferStore(buffer, sums[self._at(row, column)], kept(row, column)))
+        def resume(row: Any, column: Any) -> Any:
+            return tirx.BufferStore(sums, kept_sums[tuple(kept(row, column))], [places.at(row, column)])
+
+        def keep(row: Any, column: Any) -> Any:
+            return tirx.BufferStore(kept_sums, sums[places.at(row, column)], kept(row, column))
+
         is_last = panel.part == self._blocking.parts - 1
-        begin = tirx.IfThenElse(panel.part == 0, clear, resume)
+        begin = tirx.IfThenElse(panel.part == 0, clear, places.each(resume))
         fetch = [when(is_last, statement, True) for statement in fetch]
-        return sequence(tirx.AllocBuffer(sums), begin, *fetch, products, tirx.IfThenElse(is_last, store, keep))
+        end = tirx.IfThenElse(is_last, store, places.each(keep))
+        return sequence(tirx.AllocBuffer(sums), begin, *fetch, products, end)
 
-    def _at(self, row: Any, column: Any) -> Any:
-        return row * self._tile.width + column
-
-    def _each(self, body: Callable[[Any, Any], Any]) -> Any:
-        """`body` for every row and column of a tile, all of it unrolled into vector instructions."""
-        lanes = self._tile.lanes
-
-        def vector(row: Any, number: Any) -> Any:
-            return self._loops.loop("lane", lanes, lambda lane: body(row, number * lanes + lane), VECTORIZED)
-
-        def vectors(row: Any) -> Any:
-            return self._loops.loop("vector", self._tile.vectors, lambda number: vector(row, number), UNROLLED)
-
-        return self._loops.loop("row", self._tile.rows, vectors, UNROLLED)
-
-    def _plan_walk(self, panel: _Panel) -> list[Any]:
+    def _plan_walk(self, panel: Panel) -> list[Any]:
         """Where in A each step of k leads, from where its first element is."""
         walk, steps = self._walk, self._steps
         if walk is None or steps is None:
@@ -365,7 +252,7 @@ class _Writer:
 
         return [self._loops.nest("step", panel.k_extents, plan)]
 
-    def _products(self, panel: _Panel, tile: _Rows, sums: Any) -> Any:
+    def _products(self, panel: Panel, tile: Rows, sums: Any) -> Any:
         """Adds the products of all k to the sums."""
         walk, steps = self._walk, self._steps
         if walk is None or steps is None:
@@ -375,7 +262,7 @@ class _Writer:
                 values = {**panel.values, **values_of(self._c.k, moved(panel.k_start, at))}
                 depth = position_of(at, self._blocking.depth_shape)
                 add = self._add_products(panel, tile, sums, depth, replaced(self._c.a, values))
-                return self._when_present(values, add)
+                return when_present(self._c, values, add)
 
             return nest("depth", panel.k_extents, along)
 
@@ -387,75 +274,14 @@ class _Writer:
 
         return self._loops.loop("depth", math.prod(panel.k_extents), one)
 
-    def _add_products(self, panel: _Panel, tile: _Rows, sums: Any, depth: Any, a: Any) -> Any:
+    def _add_products(self, panel: Panel, tile: Rows, sums: Any, depth: Any, a: Any) -> Any:
         def add(row: Any, column: Any) -> Any:
-            place = self._at(row, column)
+            place = self._sums.at(row, column)
             element = simplified_load(replaced(a, self._row_values(tile, row)))
-            product = element * self._panel[panel.task, depth, column]
+            product = element * self._panels.buffer[panel.task, depth, column]
             return tirx.BufferStore(sums, sums[place] + product, [place])
 
-        return self._each(add)
+        return self._sums.each(add)
 
-    def _row_values(self, tile: _Rows, row: Any) -> AxisValues:
+    def _row_values(self, tile: Rows, row: Any) -> AxisValues:
         return values_of(self._c.i, moved(tile.start, digits_of(row, self._tile.row_shape)))
-
-    def _store(self, panel: _Panel, tile: _Rows, sums: Any) -> Any:
-        """Writes the sums to where they belong, through the epilogue if there is one.
-
-        They go through memory: what is read at places that are not constants cannot stay in registers.
-        """
-        settled = tirx.decl_buffer((self._tile.rows * self._tile.width,), "float32", "settled", scope=REGISTERS)
-
-        def settle(row: Any, column: Any) -> Any:
-            return tirx.BufferStore(settled, sums[self._at(row, column)], [self._at(row, column)])
-
-        def element(i_at: Sequence[Any], j_at: Sequence[Any]) -> Any:
-            row = position_of(i_at, self._tile.row_shape)
-            values = {
-                **panel.values,
-                **values_of(self._c.j, moved(panel.j_start, j_at)),
-                **values_of(self._c.i, moved(tile.start, i_at)),
-            }
-            value = settled[self._at(row, position_of(j_at, self._tile.shape))]
-            store = self._c.finished([replaced(index, values) for index in self._c.indices], value)
-            conditions = [self._inside(values), self._is_new(tile, i_at)]
-            known = [condition for condition in conditions if condition is not None]
-            return when_all(known, store)
-
-        i_shape, j_shape = self._tile.row_shape, self._tile.shape
-        if self._is_transposed:  # along i is then how the result lies in memory
-            stored = self._loops.nest(
-                "place", (*j_shape, *i_shape), lambda at: element(at[len(j_shape) :], at[: len(j_shape)])
-            )
-        else:
-            stored = self._loops.nest(
-                "place", (*i_shape, *j_shape), lambda at: element(at[: len(i_shape)], at[len(i_shape) :])
-            )
-        return sequence(tirx.AllocBuffer(settled), self._each(settle), stored)
-
-    def _fetch(self, panel: _Panel, tile: _Rows) -> list[Any]:
-        """Asks for what the epilogue will read, so that it comes while products are added."""
-        epilogue = self._c.epilogue
-        shapes = (self._tile.shape, self._tile.row_shape)
-        along, across = shapes[::-1] if self._is_transposed else shapes
-        if epilogue is None or not epilogue.operands_at(epilogue.axes):
-            return []
-
-        def line(at: list[Any]) -> Any:
-            ends = [digits_of(at[0], across), digits_of(at[1] * _LINE_ELEMENTS, along)]
-            i_at, j_at = ends[::-1] if self._is_transposed else ends
-            values = {
-                **panel.values,
-                **values_of(self._c.j, moved(panel.j_start, j_at)),
-                **values_of(self._c.i, moved(tile.start, i_at)),
-            }
-            indices = [replaced(index, values) for index in self._c.indices]
-            return sequence(*map(fetched, epilogue.operands_at(indices)))
-
-        return [self._loops.nest("line", (math.prod(across), -(-math.prod(along) // _LINE_ELEMENTS)), line)]
-
-    def _is_new(self, tile: _Rows, at: Sequence[Any]) -> Any | None:
-        """Whether no tile before has stored these rows, where the last tile was moved back; None if none was."""
-        axes = zip(tile.first, tile.start, at, self._c.i, self._tile.row_shape, strict=True)
-        conditions = [start + index >= first for first, start, index, axis, size in axes if axis.extent % size]
-        return tirx.all(*conditions) if conditions else None
