@@ -235,3 +235,24 @@ def test_a_scalar_machine_keeps_its_memory() -> None:
     scalar = Features(vector_bits=32, vector_registers=16, cores=1)
     proposed = rules.propose(_product("nn", 64, 64, 64), scalar)
     assert [schedule.rule for schedule in proposed] == ["register-tile", "generic"]
+
+
+@pytest.mark.parametrize(("batch", "side"), [(1, TRANSPOSED), (4, AS_FOUND)], ids=["small", "large"])
+def test_a_large_image_is_not_read_down_its_columns(batch: int, side: int) -> None:
+    """Sixteen filters are one panel, so nothing is read twice: but of 19 MB no prefetching follows 96 streams."""
+    avx512 = Features(vector_bits=512, vector_registers=32, cores=1)
+    function = _convolution("data", batch, 16, 112, 96, 1, 1)
+    assert rules.propose(function, avx512)[0].parameters["side"] == (side,)
+
+
+@pytest.mark.parametrize(("batch", "side"), [(1, TRANSPOSED), (4, AS_FOUND)], ids=["small", "large"])
+def test_a_large_result_is_not_stored_across(batch: int, side: int) -> None:
+    """Two tensors of 2 MB, one read and one written, in 48 streams each; of a quarter of that, caches take care."""
+    gradient, weight = te.placeholder((batch, 112, 14, 14)), te.placeholder((112, 672, 1, 1))
+    kept = te.placeholder((batch, 672, 14, 14), name="kept")
+    window = Window(strides=(1, 1), pads=(0, 0), dilation=(1, 1))
+    pulled = conv2d_data_gradient(gradient, weight, shape=kept.shape, window=window)
+    added = te.compute(kept.shape, lambda *i: pulled[i] + kept[i], name="added")
+    function = te.create_prim_func([gradient, weight, kept, added])
+    avx512 = Features(vector_bits=512, vector_registers=32, cores=1)
+    assert rules.propose(function, avx512)[0].parameters["side"] == (side,)

@@ -37,8 +37,11 @@ TURNED = 0.8  # one that is copied across by blocks that are turned in registers
 # One of a run that is shorter than a vector, with a condition for each: the taps of a padded window. In longer runs a
 # condition costs nothing, because loops are cut where it changes; unless that is elsewhere for every phase of a stride.
 _IN_PIECES = 0.9
-# A line of A that is read again down a column, where A is larger than the caches of a core: no prefetching follows.
-_FAR_BYTES, _FAR_LINE, _LINE_BYTES = 4 << 20, 8.0, 64
+# A line of A that is read again down a column, where A is larger than the caches of a core, or for the first time,
+# where it is larger than what cores share: no prefetching follows.
+_FAR_BYTES, _FARTHEST_BYTES, _FAR_LINE, _LINE_BYTES = 4 << 20, 16 << 20, 8.0, 64
+# So it is for a result that is larger than a core's cache, and stored across in more streams than prefetching follows.
+_FAR_RESULT_BYTES, _MOST_STREAMS = 1 << 20, 16
 # What the first-level cache keeps from tile to tile, and what it takes to have a vector of a panel and a line of a
 # column from the second-level cache instead: it comes alongside of products, and holds them up where they are few.
 _NEAR_BYTES, _NEXT_VECTOR, _NEXT_LINE = 48 * 1024, 3.5, 2.5
@@ -218,7 +221,7 @@ def cost(side: Side, blocking: Blocking) -> Cost:
     stored = results * (_storing_across(contraction, tile) if side.is_transposed else COPY)
     tiles = extent_of(contraction.s) * math.prod(blocking.j_parts) * math.prod(blocking.i_parts) * blocking.parts
     resumed = tiles * (_TILE_START + (2 * tile.rows * tile.vectors if blocking.parts > 1 else 0))
-    again = bytes_read(contraction.a) / _LINE_BYTES * (math.prod(blocking.j_parts) - 1)
+    far_lines = _far_lines_of_columns(side, blocking) + _far_lines_of_results(side, tile)
     waiting = -(-blocking.jobs // blocking.tasks) / blocking.jobs  # the last task's share
     return Cost(
         products=products * waiting,
@@ -226,7 +229,7 @@ def cost(side: Side, blocking: Blocking) -> Cost:
         copies=(packed + staged) * waiting,
         stores=stored * waiting,
         starts=resumed * waiting,
-        fetches=(held_up + (again * _FAR_LINE if _has_far_columns(side) else 0.0)) * waiting,
+        fetches=(held_up + far_lines * _FAR_LINE) * waiting,
     )
 
 
@@ -238,8 +241,23 @@ def _holding_up(blocking: Blocking, lines: int) -> float:
     return max(1.0, fetched / (tile.rows * tile.vectors)) if near > _NEAR_BYTES else 1.0
 
 
-def _has_far_columns(side: Side) -> bool:
-    return _reads_columns(side) and bytes_read(side.contraction.a) > _FAR_BYTES
+def _far_lines_of_columns(side: Side, blocking: Blocking) -> float:
+    """Lines of A that are read down its columns, for each panel."""
+    read = bytes_read(side.contraction.a)
+    if not _reads_columns(side) or read <= _FAR_BYTES:
+        return 0.0
+    near_panels = 1 if read <= _FARTHEST_BYTES else 0
+    return read / _LINE_BYTES * (math.prod(blocking.j_parts) - near_panels)
+
+
+def _far_lines_of_results(side: Side, tile: Tile) -> float:
+    """Lines of the result, and of what an epilogue reads for each of its elements, that are stored across."""
+    contraction, epilogue = side.contraction, side.contraction.epilogue
+    nbytes = FLOAT_BYTES * math.prod(int(extent) for extent in contraction.result.ty.shape)
+    if not side.is_transposed or tile.used_width <= _MOST_STREAMS or nbytes <= _FAR_RESULT_BYTES:
+        return 0.0
+    tensors = 1 if epilogue is None else len(epilogue.stores) + len(epilogue.operands_at(epilogue.axes))
+    return tensors * nbytes / _LINE_BYTES
 
 
 def _reads_columns(side: Side) -> bool:
