@@ -109,8 +109,7 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
             return plan_stage(limited, compiled)
         except PlanInfeasibleError:
             continue
-    without_limit = plan_stage(job, compiled)
-    return without_limit if without_limit.peak_bytes < keep_all.peak_bytes else None
+    return None
 
 
 def _least_bytes(job: Job, compiled: Compiled) -> int:

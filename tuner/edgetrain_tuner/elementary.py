@@ -209,7 +209,7 @@ def _power_of_two(argument: Any) -> Any:
 
 
 def _gate(argument: Any) -> Any:
-    """1 + erf(x), by few operations that wait for each other: a GELU is as fast as a core can have many under way."""
+    """1 + erf(x)."""
     end = _number(_GATE_END)
 
     def of(x: Any) -> Any:

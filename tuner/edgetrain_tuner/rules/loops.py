@@ -149,16 +149,18 @@ class Loops:
 
 def is_arithmetic(node: Any) -> bool:
     """Whether nothing is called in a statement, and nothing chosen by a condition."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(node, ((Call, tirx.Select), found.append))
-    return not found
+    return not _contains(node, (Call, tirx.Select))
 
 
 def is_straight(node: Any) -> bool:
     """Whether nothing is called in a statement, and nothing left out by a condition."""
+    return not _contains(node, (Call, tirx.IfThenElse))
+
+
+def _contains(node: Any, kinds: tuple[type, ...]) -> bool:
     found: list[Any] = []
-    tvm_ffi.structural_walk(node, ((Call, tirx.IfThenElse), found.append))
-    return not found
+    tvm_ffi.structural_walk(node, (kinds, found.append))
+    return bool(found)
 
 
 def when(condition: Any, statement: Any, is_needed: bool) -> Any:
