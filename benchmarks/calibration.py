@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import machine
-from edgetrain.calibrate import ProgramTime, calibrate
-from edgetrain.job import Job
 from edgetrain.locate import data_path, user_cache_dir
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
-from edgetrain.targets import HOST, load_target
+from edgetrain.targets.profile import HOST, load_target
+from edgetrain.tuning.calibrate import ProgramTime, calibrate
 
 
 def main() -> None:

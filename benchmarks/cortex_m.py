@@ -23,23 +23,25 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import add_json_option, publish
+from edgetrain.compiler.fuse_updates import fuse_updates
+from edgetrain.compiler.lower import CodegenTarget, Lowered, compile_kernels, lower, scratch_of
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.job import codegen_of, device_costs
+from edgetrain.graph.persistent import SHIPPED_ROLES
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Array
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.plan.planner import make_plan
-from edgetrain.plan.schedule import Budget
+from edgetrain.pipeline.job import codegen_of, device_costs
+from edgetrain.planner.make_plan import make_plan
+from edgetrain.planner.plan import Budget
 from edgetrain.program.emit_c import emit_driver, emit_header
-from edgetrain.program.fuse_updates import fuse_updates
-from edgetrain.program.layout import SHIPPED_ROLES, arena_layout
-from edgetrain.program.lower import CodegenTarget, Lowered, compile_kernels, lower, scratch_of
-from edgetrain.program.toolchain import RUNTIME_HEADERS, RUNTIME_SOURCES, find_compiler, runtime_text
-from edgetrain.targets import Target, load_target
+from edgetrain.program.layout import arena_layout
+from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
+from edgetrain.targets.profile import Target, load_target
+from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner.features import Features
 from tests.edgetrain.program import emulated_board as board
 

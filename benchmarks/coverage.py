@@ -34,9 +34,9 @@ from edgetrain.errors import EdgetrainError, UnsupportedError
 from edgetrain.graph.ir import Role
 from edgetrain.graph.options import TrainOptions
 from edgetrain.locate import user_cache_dir
-from edgetrain.run.check import Probe, check_gradients
-from edgetrain.run.engine import EVALUATE, LEARNING_RATE, LOSS, STEP, Array, Engine, evaluated, scalar
-from edgetrain.targets import HOST, load_target
+from edgetrain.run.checks.check import Probe, check_gradients
+from edgetrain.run.engines.engine import EVALUATE, LEARNING_RATE, LOSS, STEP, Array, Engine, evaluated, scalar
+from edgetrain.targets.profile import HOST, load_target
 
 FORMAT = "edgetrain.coverage/1"
 _LOSS = "mse"  # takes any output, and leaves the model's last activation where it is

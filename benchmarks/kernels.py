@@ -27,11 +27,12 @@ import numpy as np
 
 from benchmarks.kernel_cases import Case, all_cases
 from benchmarks.measure import STANDARD_OUTPUT, add_json_option, publish, show_table, time_in_turns
+from edgetrain.compiler.lower import CodegenTarget, compile_kernels, lower
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
-from edgetrain.program.lower import CodegenTarget, compile_kernels, lower
-from edgetrain.program.toolchain import find_compiler, runtime_text
-from edgetrain.targets import HOST, load_target
+from edgetrain.runtime.sources import runtime_text
+from edgetrain.targets.profile import HOST, load_target
+from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.blocking import blocking_of, cost
 from edgetrain_tuner.rules.contraction import find

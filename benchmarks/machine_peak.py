@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.measure import show_table, write_json
-from edgetrain.program.toolchain import find_compiler
+from edgetrain.toolchain.c_compiler import find_compiler
 
 _LANES = (4, 8, 16)
 _CHAINS = 12  # times the latency of an FMA (4 cycles) over two units is 8; more than 16 registers would spill

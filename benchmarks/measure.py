@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 import onnx
 
+from edgetrain.compiler.compile import Compiled, CompileRequest, ModelSource, compile_graph
 from edgetrain.cost.analytic import analytic_costs_by_function
+from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.options import TrainOptions
-from edgetrain.job import codegen_of, device_costs
 from edgetrain.locate import user_cache_dir
-from edgetrain.plan.planner import make_plan
-from edgetrain.plan.schedule import Budget, Plan
-from edgetrain.plan.solvers.options import USUAL
+from edgetrain.pipeline.job import codegen_of, device_costs
+from edgetrain.planner.make_plan import make_plan
+from edgetrain.planner.plan import Budget, Plan
+from edgetrain.planner.solvers.options import USUAL
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.compile import Compiled, CompileRequest, ModelSource, compile_graph
-from edgetrain.run.engine import LABELS, LEARNING_RATE, STEP, Array
-from edgetrain.run.local import LocalEngine
-from edgetrain.targets import HOST, load_target
+from edgetrain.run.engines.engine import LABELS, LEARNING_RATE, STEP, Array
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes
 
 _PACKAGES = ("edgetrain", "apache-tvm", "numpy", "onnx", "torch")

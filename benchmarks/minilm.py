@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measure import show_table, write_json
-from edgetrain.job import Job
-from edgetrain.pipeline import fit
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
-from edgetrain.run.report import RunReport
-from edgetrain.targets import HOST, load_target
+from edgetrain.run.files.report import RunReport
+from edgetrain.targets.profile import HOST, load_target
 
 RECIPE = "minilm-spam"
 SHARED = ("train.epochs=1", "data.test_limit=1000")

@@ -26,14 +26,15 @@ from pathlib import Path
 from benchmarks.measure import Prepared, Row, fill_inputs, prepare, show_table, stepper, time_in_turns, write_json
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.job import codegen_of, device_costs
-from edgetrain.plan.planner import make_plan, try_plan
-from edgetrain.plan.schedule import Budget, PageIn, PageOut, Plan
+from edgetrain.pipeline.job import codegen_of, device_costs
+from edgetrain.planner.make_plan import make_plan, try_plan
+from edgetrain.planner.plan import Budget, PageIn, PageOut, Plan
 from edgetrain.program.artifact import Artifact, TargetRecord, write_artifact
 from edgetrain.program.emit_c import emit_driver
-from edgetrain.program.toolchain import build_library, find_compiler
-from edgetrain.run.local import LocalEngine
-from edgetrain.targets import HOST, load_target
+from edgetrain.program.library import build_library
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.targets.profile import HOST, load_target
+from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain.units import Bytes
 
 ROUNDS = 20

@@ -31,17 +31,17 @@ from benchmarks.planner_verdicts import broken_promises
 from edgetrain.cost.analytic import DeviceCosts, OpCost, StorageCost, analytic_costs
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph, from_json
-from edgetrain.job import device_costs
-from edgetrain.plan.arena import pack
-from edgetrain.plan.instance import Case, read_instance, solve_instance
-from edgetrain.plan.schedule import replay
-from edgetrain.plan.solvers import SOLVERS
-from edgetrain.plan.solvers.keep_all import keep_all_steps
-from edgetrain.plan.solvers.milp import answer_milp
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.plan.solvers.question import Question
-from edgetrain.plan.solvers.search import SearchOptions
-from edgetrain.targets import HOST, load_target
+from edgetrain.pipeline.job import device_costs
+from edgetrain.planner.arena import pack
+from edgetrain.planner.plan import replay
+from edgetrain.planner.references.solve_instance import Case, read_instance, solve_instance
+from edgetrain.planner.solvers import SOLVERS
+from edgetrain.planner.solvers.keep_all import keep_all_steps
+from edgetrain.planner.solvers.milp import answer_milp
+from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.planner.solvers.question import Question
+from edgetrain.planner.solvers.search import SearchOptions
+from edgetrain.targets.profile import HOST, load_target
 
 FORMAT = "edgetrain.benchmark/planner/1"
 

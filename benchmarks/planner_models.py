@@ -23,19 +23,19 @@ from benchmarks.measure import Prepared, prepare, saved_model, stepper, time_in_
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.cost.measured import measured_costs
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.job import device_costs, storage_cost
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
-from edgetrain.plan.explain import explain
-from edgetrain.plan.planner import CostsByFunction, make_plan, try_plan
-from edgetrain.plan.schedule import Budget, Plan
-from edgetrain.plan.solvers.options import SolverOptions
+from edgetrain.pipeline.job import device_costs, storage_cost
+from edgetrain.planner.explain import explain
+from edgetrain.planner.make_plan import CostsByFunction, make_plan, try_plan
+from edgetrain.planner.plan import Budget, Plan
+from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
-from edgetrain.run.engine import LEARNING_RATE
-from edgetrain.run.local import LocalEngine
-from edgetrain.run.profile import profile
-from edgetrain.run.synthetic import fill_synthetic
-from edgetrain.targets import HOST, load_target
+from edgetrain.run.engines.engine import LEARNING_RATE
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.run.engines.profile import profile
+from edgetrain.run.engines.synthetic import fill_synthetic
+from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes
 
 CLASSES = 10

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgetrain.run.plot import Panel, Series, draw
+from edgetrain.run.files.plot import Panel, Series, draw
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from benchmarks.measure import show_table, write_json
 from edgetrain.errors import DataError, ModelError
-from edgetrain.job import Job
-from edgetrain.pipeline import fit
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import list_recipes, load_recipe
-from edgetrain.targets import HOST, load_target
+from edgetrain.targets.profile import HOST, load_target
 
 
 def measure(name: str, seed: int, *, threads: int) -> float:

@@ -23,19 +23,19 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.step_models import CLASSES, SUBJECTS
+from edgetrain.compiler.compile import Compiled
+from edgetrain.compiler.schedules import ScheduleStores
 from edgetrain.errors import EdgetrainError, PlanInfeasibleError
-from edgetrain.job import Job
-from edgetrain.pipeline import fit
-from edgetrain.plan import dump as plan_dump
-from edgetrain.plan.schedule import Budget, Plan
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.compile import Compiled
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_stage, plan_stage
+from edgetrain.planner import dump as plan_dump
+from edgetrain.planner.plan import Budget, Plan
 from edgetrain.program.emit_c import emit_driver
-from edgetrain.program.object_archive import read_archive
-from edgetrain.program.schedules import ScheduleStores
 from edgetrain.recipes import Recipe, list_recipes, load_recipe, recipe_for_model
-from edgetrain.stages import compile_stage, plan_stage
-from edgetrain.targets import load_target
+from edgetrain.targets.profile import load_target
+from edgetrain.toolchain.object_archive import read_archive
 from edgetrain.units import Bytes
 from edgetrain_tuner.cache.levels import SEED_FOLDER
 

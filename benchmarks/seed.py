@@ -27,15 +27,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import show_table
+from edgetrain.compiler.schedules import RULE, KernelRecord, ScheduleStores
 from edgetrain.errors import DataError, ModelError
-from edgetrain.job import Job
-from edgetrain.program.schedules import RULE, KernelRecord, ScheduleStores
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_stage
 from edgetrain.recipes import Recipe, list_recipes, load_recipe
-from edgetrain.stages import compile_stage
-from edgetrain.targets import HOST, load_target
-from edgetrain.tuning import Allowance, tune
-from edgetrain.tuning_report import TuningReport
-from edgetrain.verification import verify_schedules
+from edgetrain.targets.profile import HOST, load_target
+from edgetrain.tuning.report import TuningReport
+from edgetrain.tuning.tune import Allowance, tune
+from edgetrain.tuning.verify import verify_schedules
 from edgetrain_tuner.cache.entry import Entry, Provenance
 from edgetrain_tuner.cache.jsonl import write_lines
 from edgetrain_tuner.transfer import FASTER, identity

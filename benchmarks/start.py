@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks.measure import run_in_child, show_table, stepper, write_json
 from benchmarks.step_models import chosen, fill, made_batch
-from edgetrain.program.cache import BuildCache
-from edgetrain.run.engine import LOSS, scalar
-from edgetrain.run.local import LocalEngine
-from edgetrain.targets import HOST, load_target
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.run.engines.engine import LOSS, scalar
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.targets.profile import HOST, load_target
 
 MODELS = ("mlp", "small-cnn", "efficientnet-lite0")
 COLUMNS = ("model", "batch", "cold_seconds", "warm_seconds", "ratio", "cold_spread", "warm_spread", "n")

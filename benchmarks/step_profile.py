@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks.step_models import Subject, fill, made_batch
 from edgetrain.graph.ir import Op, TrainGraph
-from edgetrain.run.engine import STEP
-from edgetrain.run.local import LocalEngine
-from edgetrain.run.profile import FunctionProfile, profile_function
+from edgetrain.run.engines.engine import STEP
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.run.engines.profile import FunctionProfile, profile_function
 
 COLUMNS = ("phase", "source", "kernel", "shapes", "calls", "seconds", "share", "gflops", "gbytes_per_s")
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from benchmarks.measure import Prepared, Row, Timing, fill_inputs, prepare, show_table, stepper, write_json
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.job import device_costs
-from edgetrain.plan.planner import smallest_plan
-from edgetrain.plan.schedule import Budget
+from edgetrain.pipeline.job import device_costs
+from edgetrain.planner.make_plan import smallest_plan
+from edgetrain.planner.plan import Budget
 from edgetrain.program.artifact import Artifact
-from edgetrain.run.local import LocalEngine
-from edgetrain.run.process_memory import resident_bytes
-from edgetrain.targets import HOST, load_target
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.run.sensors.process_memory import resident_bytes
+from edgetrain.targets.profile import HOST, load_target
 
 ROUNDS = 12
 CLASSES = 10

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.measure import add_json_option, publish, stepper, time_in_turns
 from benchmarks.step import Trial
 from benchmarks.step_models import SUBJECTS, chosen
-from edgetrain.plan.solvers.options import USUAL
+from edgetrain.planner.solvers.options import USUAL
 
 COLUMNS = (
     *("model", "batch", "threads", "share", "kept_bytes", "peak_bytes", "memory", "planned_slowdown", "slowdown"),

@@ -35,9 +35,9 @@ from benchmarks.kernel_cases import Case, Convolution, convolution_cases, produc
 from benchmarks.measure import show_table, write_json
 from benchmarks.transfer_networks import NETWORKS, borrow_between
 from benchmarks.transfer_search import Searched, Tuner, subject_of_case
-from edgetrain.program.kernel_library import KernelLibrary
-from edgetrain.program.lower import CodegenTarget
-from edgetrain.targets import HOST, load_target
+from edgetrain.compiler.lower import CodegenTarget
+from edgetrain.compiler.measure.kernel_library import KernelLibrary
+from edgetrain.targets.profile import HOST, load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.measure.arguments import draw, parameters_of
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError

@@ -22,6 +22,7 @@ import onnx
 from benchmarks.measure import show_table
 from benchmarks.step_models import IMAGE_SIZE, TOKENS, mlp
 from benchmarks.transfer_search import Searched, Tuner
+from edgetrain.compiler.search.tune_kernels import subject_of
 from edgetrain.errors import EdgetrainError
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import extract
@@ -30,8 +31,7 @@ from edgetrain.model.head import replace_head
 from edgetrain.model.importer import import_model
 from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.program.tune_kernels import subject_of
-from edgetrain.run.engine import EVALUATE
+from edgetrain.run.engines.engine import EVALUATE
 from edgetrain_tuner import rules
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError

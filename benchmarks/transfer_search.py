@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any
 
-from edgetrain.job import codegen_of
-from edgetrain.program.trials import MEASURING
-from edgetrain.program.tune import deep_cost_model
-from edgetrain.targets import HOST, load_target
+from edgetrain.compiler.search.request import deep_cost_model
+from edgetrain.compiler.search.trials import MEASURING
+from edgetrain.pipeline.job import codegen_of
+from edgetrain.targets.profile import HOST, load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.deep import Evolution
 from edgetrain_tuner.features import Features

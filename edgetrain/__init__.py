@@ -17,23 +17,24 @@ if TYPE_CHECKING:
     from edgetrain.api import fit as fit
     from edgetrain.api import plan as plan
     from edgetrain.errors import EdgetrainError as EdgetrainError
-    from edgetrain.plan.explain import Explanation as Explanation
-    from edgetrain.run.callbacks import Callback as Callback
-    from edgetrain.run.callbacks import History as History
-    from edgetrain.run.callbacks import ProgressBar as ProgressBar
-    from edgetrain.run.report import RunReport as RunReport
+    from edgetrain.planner.explain import Explanation as Explanation
+    from edgetrain.run.files.report import RunReport as RunReport
+    from edgetrain.run.loop.callbacks import Callback as Callback
+    from edgetrain.run.loop.callbacks import History as History
+    from edgetrain.run.loop.callbacks import ProgressBar as ProgressBar
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "Callback": "edgetrain.run.callbacks",
+    "Callback": "edgetrain.run.loop.callbacks",
     "EdgetrainError": "edgetrain.errors",
-    "Explanation": "edgetrain.plan.explain",
-    "History": "edgetrain.run.callbacks",
-    "ProgressBar": "edgetrain.run.callbacks",
+    "Explanation": "edgetrain.planner.explain",
+    "History": "edgetrain.run.loop.callbacks",
+    "ProgressBar": "edgetrain.run.loop.callbacks",
     "Run": "edgetrain.api",
-    "RunReport": "edgetrain.run.report",
+    "RunReport": "edgetrain.run.files.report",
     "fit": "edgetrain.api",
+    "plan": "edgetrain.api",
 }
 
 __all__ = [
@@ -50,8 +51,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plan":
-        return import_module("edgetrain.plan")  # the package itself can be called
     if name not in _EXPORTS:
         raise AttributeError(f"module `edgetrain` has no attribute `{name}`")
     return getattr(import_module(_EXPORTS[name]), name)

@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetrain.advice import plan_or_ways_out
-from edgetrain.choices import with_choice
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset, Samples, from_arrays, from_batches
 from edgetrain.errors import DataError, ModelError, UsageError
-from edgetrain.job import Job
-from edgetrain.pipeline import fit as fit_job
-from edgetrain.plan.explain import Explanation
-from edgetrain.plan.explain import explain as explain_plan
-from edgetrain.plan.schedule import Budget
+from edgetrain.files.atomic_file import replaced_file
+from edgetrain.pipeline.advice import plan_or_ways_out
+from edgetrain.pipeline.fit import fit as fit_job
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.resolve import with_choice
+from edgetrain.pipeline.stages import compile_stage
+from edgetrain.planner.explain import Explanation
+from edgetrain.planner.explain import explain as explain_plan
+from edgetrain.planner.plan import Budget
 from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
-from edgetrain.run.broker import Share
-from edgetrain.run.callbacks import Callback
-from edgetrain.run.durable import replaced_file
-from edgetrain.run.engine import Array
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.execute import RunFolder
-from edgetrain.run.folders import JobKeeper, JobRecord, next_folder, require_free
-from edgetrain.run.report import RunReport
-from edgetrain.run.trained import open_run, predict
+from edgetrain.run.files.folders import JobKeeper, JobRecord, next_folder, require_free
+from edgetrain.run.files.report import RunReport
+from edgetrain.run.files.trained import open_run, predict
+from edgetrain.run.limits.broker import Share
+from edgetrain.run.loop.callbacks import Callback
 from edgetrain.schema import close_to
-from edgetrain.stages import compile_stage
-from edgetrain.targets import HOST, load_target
+from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes, parse_bytes
 
 _SECTIONS = ("model", "data", "train", "update")

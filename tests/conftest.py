@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 import edgetrain
-from edgetrain.program.cache import BuildCache
+from edgetrain.files.build_cache import BuildCache
 
 _CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
 

@@ -14,14 +14,14 @@ from edgetrain.errors import DataError, DeviceError, PlanInfeasibleError, UsageE
 from edgetrain.units import Bytes, parse_bytes, parse_seconds, show_bytes, show_bytes_both, show_seconds
 
 if TYPE_CHECKING:
-    from edgetrain.run.exchange import LiveState, Request
+    from edgetrain.run.limits.exchange import LiveState, Request
 
 _PATIENCE_S = 60.0
 _PATIENCE_TO_SHOW_S = 5.0  # then what the run said last is good enough
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.run.exchange import Request, ask, read_state
+    from edgetrain.run.limits.exchange import Request, ask, read_state
 
     folder = find_run(arguments.words[0])
     state = read_state(folder)
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def find_run(word: str, runs: Path | None = None) -> Path:
     """The run folder of that path or name. Raises `UsageError` naming the runs that could be meant."""
-    from edgetrain.run.exchange import is_running
-    from edgetrain.run.folders import RUNS
+    from edgetrain.run.files.folders import RUNS
+    from edgetrain.run.limits.exchange import is_running
 
     runs = runs or RUNS
     for folder in (Path(word), runs / word):
@@ -69,15 +69,15 @@ def find_run(word: str, runs: Path | None = None) -> Path:
 
 def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) -> Request:
     """Plans and links here, in this process: the run is not disturbed, least of all by a budget that is too small."""
-    from edgetrain.job import Job
-    from edgetrain.plan.schedule import Budget
-    from edgetrain.program.compile import Compiled
-    from edgetrain.run.exchange import Request
+    from edgetrain.compiler.compile import Compiled
+    from edgetrain.pipeline.job import Job
+    from edgetrain.pipeline.stages import plan_stage, rung_stage
+    from edgetrain.planner.plan import Budget
     from edgetrain.run.execute import RunFolder
-    from edgetrain.run.folders import JobRecord
-    from edgetrain.run.trained import read_recipe
-    from edgetrain.stages import plan_stage, rung_stage
-    from edgetrain.targets import HOST, load_target
+    from edgetrain.run.files.folders import JobRecord
+    from edgetrain.run.files.trained import read_recipe
+    from edgetrain.run.limits.exchange import Request
+    from edgetrain.targets.profile import HOST, load_target
 
     compiled = Compiled(directory=Path(state.compiled_directory), key=state.compiled_key)
     if not compiled.directory.is_dir():

@@ -12,7 +12,7 @@ from edgetrain.errors import UsageError
 
 if TYPE_CHECKING:
     from edgetrain.recipes import Recipe
-    from edgetrain.verification import Verification
+    from edgetrain.tuning.verify import Verification
 
 _SHORT_ID = 12
 
@@ -38,8 +38,8 @@ def recipe_to_try(arguments: argparse.Namespace) -> Recipe | None:
 
 def run_trials(recipe: Recipe, console: Console) -> Verification:
     """Tries the entries on the recipe's kernels."""
-    from edgetrain.choices import with_choice
-    from edgetrain.verification import verify_schedules
+    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.tuning.verify import verify_schedules
 
     with Stages(console) as stages:
         job = job_of(argparse.Namespace(), recipe, console, progress=stages)

@@ -16,9 +16,9 @@ from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.units import Bytes, show_bytes
 
 if TYPE_CHECKING:
-    from edgetrain.job import Job
-    from edgetrain.plan.schedule import Plan
-    from edgetrain.program.compile import Compiled
+    from edgetrain.compiler.compile import Compiled
+    from edgetrain.pipeline.job import Job
+    from edgetrain.planner.plan import Plan
     from edgetrain.recipes import Recipe
 
 _BATCH = 4  # rows of made-up data, unless train.batch= says otherwise
@@ -29,10 +29,10 @@ _COMPARING = "comparing gradients with finite differences"
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.choices import with_choice
-    from edgetrain.job import NO_LIMIT
-    from edgetrain.run.check import CheckReport, Finding, Probe, check_gradients, check_plan, check_steps
-    from edgetrain.stages import compile_stage, plan_stage, program_stage
+    from edgetrain.pipeline.job import NO_LIMIT
+    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
+    from edgetrain.run.checks.check import CheckReport, Finding, Probe, check_gradients, check_plan, check_steps
 
     source, overrides = split_words(arguments.words)
     if source is None:
@@ -94,8 +94,8 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
 
     Raises `PlanInfeasibleError` for a budget that was asked for and does not work.
     """
-    from edgetrain.plan.schedule import Budget
-    from edgetrain.stages import plan_stage
+    from edgetrain.pipeline.stages import plan_stage
+    from edgetrain.planner.plan import Budget
 
     if job.budget.memory_bytes is not None:
         return plan_stage(job, compiled)
@@ -115,8 +115,8 @@ def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
 def _least_bytes(job: Job, compiled: Compiled) -> int:
     """What the solver could hold at best, fragmentation left out."""
     from edgetrain.cost.analytic import analytic_costs_by_function
-    from edgetrain.job import device_costs, storage_cost
-    from edgetrain.plan.planner import least_bytes
+    from edgetrain.pipeline.job import device_costs, storage_cost
+    from edgetrain.planner.make_plan import least_bytes
 
     costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
     return least_bytes(compiled.graph, costs, solver=job.solver, storage=storage_cost(job.target))

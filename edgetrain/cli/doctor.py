@@ -86,7 +86,7 @@ def _tvm() -> list[Symptom]:
 
 
 def _compilers() -> list[Symptom]:
-    from edgetrain.program.toolchain import find_compiler
+    from edgetrain.toolchain.c_compiler import find_compiler
 
     found = []
     for name, triple in (("compiler", None), ("cross compiler", "aarch64-unknown-linux-gnu")):
@@ -118,7 +118,7 @@ def _cache() -> list[Symptom]:
 
 
 def _machine() -> list[Symptom]:
-    from edgetrain.host import read_host
+    from edgetrain.targets.host import read_host
 
     facts = read_host()
     is_vector = facts.isa.vector_bits > 32

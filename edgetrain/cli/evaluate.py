@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.dataset.load import load_dataset
-    from edgetrain.run.trained import evaluate_run, open_run
-    from edgetrain.targets import HOST, load_target
+    from edgetrain.run.files.trained import evaluate_run, open_run
+    from edgetrain.targets.profile import HOST, load_target
 
     folder = Path(arguments.words[0])
     trained = open_run(folder)

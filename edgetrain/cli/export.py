@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def export_onnx(folder: Path, out: Path) -> None:
     """Copies the trained model, whole or not at all. Raises `DataError` for a run that has none yet."""
-    from edgetrain.run.durable import replaced_file
+    from edgetrain.files.atomic_file import replaced_file
     from edgetrain.run.execute import RunFolder
-    from edgetrain.run.trained import read_recipe
+    from edgetrain.run.files.trained import read_recipe
 
     run_folder = RunFolder(folder)
     recipe = read_recipe(run_folder)
@@ -56,8 +56,8 @@ def export_onnx(folder: Path, out: Path) -> None:
 
 def trained_bytes(folder: Path) -> bytearray:
     """The run's trained parameters and state, as they lie in the arena. Raises `DataError` without a checkpoint."""
-    from edgetrain.run.checkpoint import load_checkpoint, read_header
-    from edgetrain.run.trained import open_run
+    from edgetrain.run.files.checkpoint import load_checkpoint, read_header
+    from edgetrain.run.files.trained import open_run
 
     run = open_run(folder)
     saved = bytearray(run.program.manifest.saved_bytes)
@@ -70,10 +70,10 @@ def export_peft(folder: Path, out: Path, console: Console) -> None:
     from edgetrain.cli.request import job_of
     from edgetrain.graph.adapters import Adapter, beside_from_json
     from edgetrain.graph.ir import Role
-    from edgetrain.run.folders import JobRecord
-    from edgetrain.run.peft import write_peft
-    from edgetrain.run.trained import open_run, trained_engine
-    from edgetrain.stages import compile_stage
+    from edgetrain.pipeline.stages import compile_stage
+    from edgetrain.run.files.folders import JobRecord
+    from edgetrain.run.files.peft import write_peft
+    from edgetrain.run.files.trained import open_run, trained_engine
 
     run_of = open_run(folder)
     with Stages(console) as stages:
@@ -92,14 +92,14 @@ def export_peft(folder: Path, out: Path, console: Console) -> None:
 def program_of(folder: Path, console: Console) -> Artifact:
     """The run's program for its target: the one in the folder, or from the build cache where that is another device."""
     from edgetrain.cli.request import job_of
-    from edgetrain.job import codegen_of
+    from edgetrain.pipeline.job import codegen_of
+    from edgetrain.pipeline.stages import compile_stage, plan_stage
     from edgetrain.program.artifact import load_artifact
     from edgetrain.program.build import build_program
     from edgetrain.run.execute import RunFolder
-    from edgetrain.run.folders import JobRecord
-    from edgetrain.run.trained import read_recipe
-    from edgetrain.stages import compile_stage, plan_stage
-    from edgetrain.targets import HOST
+    from edgetrain.run.files.folders import JobRecord
+    from edgetrain.run.files.trained import read_recipe
+    from edgetrain.targets.profile import HOST
 
     run_folder = RunFolder(folder)
     recipe, record = read_recipe(run_folder), JobRecord.read(folder)

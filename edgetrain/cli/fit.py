@@ -32,15 +32,15 @@ from edgetrain.errors import InterruptedRunError, UsageError
 from edgetrain.units import parse_seconds
 
 if TYPE_CHECKING:
-    from edgetrain.job import Job
+    from edgetrain.pipeline.job import Job
     from edgetrain.recipes import Recipe
-    from edgetrain.run.folders import JobRecord
+    from edgetrain.run.files.folders import JobRecord
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.pipeline import fit
-    from edgetrain.run.callbacks import ProgressBar
-    from edgetrain.run.folders import JobKeeper, JobRecord, is_resumable
+    from edgetrain.pipeline.fit import fit
+    from edgetrain.run.files.folders import JobKeeper, JobRecord, is_resumable
+    from edgetrain.run.loop.callbacks import ProgressBar
 
     recipe, folder = _recipe_and_folder(arguments)
     stored = JobRecord.read(folder) if arguments.resume else None
@@ -74,8 +74,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _recipe_and_folder(arguments: argparse.Namespace) -> tuple[Recipe, Path]:
     from edgetrain.run.execute import RunFolder
-    from edgetrain.run.folders import newest_resumable, next_folder, require_free
-    from edgetrain.run.trained import read_recipe
+    from edgetrain.run.files.folders import newest_resumable, next_folder, require_free
+    from edgetrain.run.files.trained import read_recipe
 
     source, overrides = split_words(arguments.words)
     if not arguments.resume:
@@ -96,8 +96,8 @@ def _recipe_and_folder(arguments: argparse.Namespace) -> tuple[Recipe, Path]:
 
 def record_of(job: Job, *, target: str) -> JobRecord:
     """What `--resume` will ask for again."""
-    from edgetrain.plan.solvers.options import USUAL
-    from edgetrain.run.folders import JobRecord
+    from edgetrain.planner.solvers.options import USUAL
+    from edgetrain.run.files.folders import JobRecord
 
     return JobRecord(
         target=target,
@@ -126,7 +126,7 @@ def with_trial_time(job: Job, arguments: argparse.Namespace) -> Job:
 
 def _sharing(job: Job, arguments: argparse.Namespace, stored: JobRecord | None) -> Job:
     """The job with what it does when memory becomes short; where no flag says, as in `stored`."""
-    from edgetrain.run.broker import Share
+    from edgetrain.run.limits.broker import Share
 
     text = arguments.share or (stored.share if stored is not None else None)
     weight = arguments.weight or (stored.weight if stored is not None else None) or 1

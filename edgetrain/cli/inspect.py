@@ -16,10 +16,10 @@ from edgetrain.units import show_bytes
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.choices import with_choice
-    from edgetrain.job import Job, model_source, train_options
-    from edgetrain.program.compile import inspect_model
-    from edgetrain.targets import HOST, load_target
+    from edgetrain.compiler.compile import inspect_model
+    from edgetrain.pipeline.job import Job, model_source, train_options
+    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.targets.profile import HOST, load_target
 
     source, overrides = split_words(arguments.words)
     if source is None:

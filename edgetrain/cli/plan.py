@@ -31,22 +31,22 @@ from edgetrain.errors import DataError, UsageError
 from edgetrain.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
+    from edgetrain.compiler.compile import Compiled
     from edgetrain.drawing.scene import Scene
-    from edgetrain.job import Job
-    from edgetrain.plan.schedule import Plan
-    from edgetrain.plan.sweep import SweepPoint
-    from edgetrain.program.compile import Compiled
+    from edgetrain.pipeline.job import Job
+    from edgetrain.planner.plan import Plan
+    from edgetrain.planner.sweep import SweepPoint
 
 _INSTANCE_TIME_LIMIT_S = 50.0
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.advice import plan_or_ways_out
-    from edgetrain.choices import with_choice
-    from edgetrain.plan.explain import explain
-    from edgetrain.plan.sweep import sweep_text, sweep_to_json
-    from edgetrain.stages import compile_stage, dump_stages, smallest_stage
-    from edgetrain.timing import require_here, with_measured_times
+    from edgetrain.pipeline.advice import plan_or_ways_out
+    from edgetrain.pipeline.profiling import require_here, with_measured_times
+    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.pipeline.stages import compile_stage, dump_stages, smallest_stage
+    from edgetrain.planner.explain import explain
+    from edgetrain.planner.sweep import sweep_text, sweep_to_json
 
     if arguments.instance is not None:
         return _solve_instance(arguments, console)
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _sweep(job: Job, compiled: Compiled, console: Console) -> Sequence[SweepPoint]:
-    from edgetrain.stages import sweep_stage
+    from edgetrain.pipeline.stages import sweep_stage
 
     points = []
     for point in sweep_stage(job, compiled):
@@ -107,8 +107,8 @@ def _draw_plan(
 ) -> None:
     if arguments.png is None and arguments.html is None:
         return
-    from edgetrain.plan.memory_timeline import memory_timeline
-    from edgetrain.plan.picture import draw_sweep, draw_timeline
+    from edgetrain.planner.memory_timeline import memory_timeline
+    from edgetrain.planner.picture import draw_sweep, draw_timeline
 
     title = f"memory of one training step: {compiled.graph.name}"
     scenes = [draw_timeline(memory_timeline(compiled.graph, plan), title=title)]
@@ -134,9 +134,9 @@ def _write_pictures(
 
 
 def _compare(arguments: argparse.Namespace, job: Job, compiled: Compiled, console: Console) -> int:
-    from edgetrain.plan.compare import comparison_text
-    from edgetrain.plan.comparison_picture import draw_comparison
-    from edgetrain.stages import compare_stage
+    from edgetrain.pipeline.stages import compare_stage
+    from edgetrain.planner.compare import comparison_text
+    from edgetrain.planner.comparison_picture import draw_comparison
 
     rows = []
     for row in compare_stage(job, compiled):
@@ -151,8 +151,8 @@ def _compare(arguments: argparse.Namespace, job: Job, compiled: Compiled, consol
 
 def _solve_instance(arguments: argparse.Namespace, console: Console) -> int:
     """Every case of an `edgetrain.plan-instance/1` or `edgetrain.placement-instance/1` file, in order."""
-    from edgetrain.plan.instance import read_instance, solve_instance
-    from edgetrain.plan.placement import instance_file as placements
+    from edgetrain.planner.placement import instance_file as placements
+    from edgetrain.planner.references.solve_instance import read_instance, solve_instance
 
     path: Path = arguments.instance
     try:

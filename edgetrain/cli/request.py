@@ -25,10 +25,10 @@ from edgetrain.units import (
 )
 
 if TYPE_CHECKING:
-    from edgetrain.job import Job
-    from edgetrain.plan.solvers.options import SolverOptions
-    from edgetrain.program.compiler import Progress
-    from edgetrain.run.folders import JobRecord
+    from edgetrain.compiler.client import Progress
+    from edgetrain.pipeline.job import Job
+    from edgetrain.planner.solvers.options import SolverOptions
+    from edgetrain.run.files.folders import JobRecord
 
 SOURCE_WORDS = "[RECIPE|MODEL.onnx] [key=value ...]"
 OVERRIDES_TEXT = (
@@ -149,8 +149,8 @@ def _carbon_of(arguments: argparse.Namespace, stored: JobRecord | None) -> Carbo
 
 def _planning(arguments: argparse.Namespace, asked: Callable[[str], object]) -> SolverOptions:
     """What the flags say about the search. Raises `UsageError` for a MIP solver that is not there."""
-    from edgetrain.plan.solvers.open_solvers import require_open_solver
-    from edgetrain.plan.solvers.options import USUAL, SolverOptions
+    from edgetrain.planner.solvers.mip_solvers import require_open_solver
+    from edgetrain.planner.solvers.options import USUAL, SolverOptions
 
     mip_solver, nodes = asked("mip_solver"), asked("nodes")
     if mip_solver is not None:
@@ -174,10 +174,10 @@ def job_of(
     stored: JobRecord | None = None,
 ) -> Job:
     """The job that the flags ask for; what a flag does not say is as in `stored`. Echoes the limits both ways."""
-    from edgetrain.job import Job
-    from edgetrain.plan.schedule import Budget
-    from edgetrain.plan.solvers import SOLVERS
-    from edgetrain.targets import load_target
+    from edgetrain.pipeline.job import Job
+    from edgetrain.planner.plan import Budget
+    from edgetrain.planner.solvers import SOLVERS
+    from edgetrain.targets.profile import load_target
 
     def asked(name: str) -> object:
         flag = getattr(arguments, name, None)

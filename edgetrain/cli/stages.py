@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from edgetrain.cli.console import Console
-from edgetrain.run.callbacks import Callback, Logs
+from edgetrain.run.loop.callbacks import Callback, Logs
 
 
 class Stages(Callback):

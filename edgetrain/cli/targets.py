@@ -14,7 +14,15 @@ from edgetrain.cli.console import Console
 from edgetrain.cli.request import DEFAULT_RECIPE
 from edgetrain.cli.stages import Stages
 from edgetrain.errors import UsageError
-from edgetrain.targets import HOST, Target, list_targets, list_user_targets, load_target, to_toml, user_targets_dir
+from edgetrain.targets.profile import (
+    HOST,
+    Target,
+    list_targets,
+    list_user_targets,
+    load_target,
+    to_toml,
+    user_targets_dir,
+)
 from edgetrain.units import show_bytes_both
 
 _CALIBRATE = "calibrate"
@@ -44,11 +52,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 def _calibrate(arguments: argparse.Namespace, console: Console) -> int:
     """Measures this machine and keeps the profile where `load_target` looks first."""
-    from edgetrain.calibrate import calibrate
-    from edgetrain.job import Job
+    from edgetrain.files.atomic_file import replaced_file
     from edgetrain.locate import user_cache_dir
+    from edgetrain.pipeline.job import Job
     from edgetrain.recipes import load_recipe
-    from edgetrain.run.durable import replaced_file
+    from edgetrain.tuning.calibrate import calibrate
 
     name = arguments.words[1] if len(arguments.words) > 1 else HOST
     _require_own_name(name)

@@ -25,8 +25,8 @@ from edgetrain.errors import UsageError
 from edgetrain.units import show_seconds
 
 if TYPE_CHECKING:
-    from edgetrain.tuning import Allowance
-    from edgetrain.tuning_report import TuningReport
+    from edgetrain.tuning.report import TuningReport
+    from edgetrain.tuning.tune import Allowance
 
 DEFAULT_MINUTES = 3.0
 _LINES = 10  # progress lines where there is no terminal
@@ -44,10 +44,10 @@ def minutes(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.choices import with_choice
-    from edgetrain.device_report import DeviceReport
-    from edgetrain.device_tuning import runner_for, tune_through
-    from edgetrain.tuning import tune
+    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.tuning.device_report import DeviceReport
+    from edgetrain.tuning.tune import tune
+    from edgetrain.tuning.tune_device import runner_for, tune_through
 
     allowance = allowance_of(arguments)
     source, overrides = split_words(arguments.words)
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def allowance_of(arguments: argparse.Namespace) -> Allowance:
-    from edgetrain.tuning import Allowance
+    from edgetrain.tuning.tune import Allowance
 
     if arguments.trials is not None and arguments.minutes is not None:
         raise UsageError("--trials and --minutes both say when to stop", fix="give one of them")
@@ -90,7 +90,7 @@ class Tuning:
         self._said = 0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        from edgetrain.program.tune import TUNING
+        from edgetrain.compiler.search.request import TUNING
 
         self._stages(stage, done, total)
         if stage != TUNING or not total:

@@ -24,16 +24,17 @@ import numpy as np
 import numpy.typing as npt
 
 from edgetrain.errors import DataError, InternalError, UsageError
+from edgetrain.files.atomic_folder import move_aside, move_into_place, scratch_directory
+from edgetrain.files.build_cache import cache_key, file_sha256
 from edgetrain.graph.ir import Tensor, TrainGraph
 from edgetrain.graph.ir import from_json as graph_from_json
 from edgetrain.graph.ir import to_json as graph_to_json
-from edgetrain.plan.schedule import Plan
-from edgetrain.program.atomic import move_aside, move_into_place, scratch_directory
-from edgetrain.program.cache import cache_key, file_sha256
+from edgetrain.graph.persistent import SHIPPED_ROLES
+from edgetrain.planner.plan import Plan
 from edgetrain.program.emit_c import emit_header, page_file_bytes, page_slots
-from edgetrain.program.layout import SHIPPED_ROLES, arena_layout, file_offsets
+from edgetrain.program.layout import arena_layout, file_offsets
 from edgetrain.program.manifest import FORMAT, Manifest, TensorRecord, manifest_from_json, manifest_to_json
-from edgetrain.program.toolchain import runtime_text
+from edgetrain.runtime.sources import runtime_text
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgetrain.plan import dump as plan_dump
-from edgetrain.plan.schedule import Plan
+from edgetrain.compiler.compile import CodegenRequest, Compiled, tool_versions
+from edgetrain.files.build_cache import BuildCache, cache_key
+from edgetrain.planner import dump as plan_dump
+from edgetrain.planner.plan import Plan
 from edgetrain.program.artifact import Artifact, TargetRecord, load_artifact, write_artifact
-from edgetrain.program.cache import BuildCache, cache_key
-from edgetrain.program.compile import CodegenRequest, Compiled, tool_versions
 from edgetrain.program.emit_c import emit_driver
-from edgetrain.program.toolchain import build_library, find_compiler
+from edgetrain.program.library import build_library
+from edgetrain.toolchain.c_compiler import find_compiler
 
 _PROGRAM = "program"
 

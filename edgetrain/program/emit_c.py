@@ -13,7 +13,7 @@ from typing import Literal
 
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Op, TrainGraph
-from edgetrain.plan.schedule import (
+from edgetrain.planner.plan import (
     Compute,
     Free,
     PageIn,

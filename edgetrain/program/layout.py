@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Role, Tensor, TrainGraph
-from edgetrain.plan.arena import layout_persistent
-from edgetrain.plan.schedule import Plan
-
-SAVED_ROLES = frozenset({Role.PARAMETER, Role.STATE})
-SHIPPED_ROLES = SAVED_ROLES | {Role.CONSTANT}
+from edgetrain.graph.persistent import SAVED_ROLES, SHIPPED_ROLES, layout_persistent
+from edgetrain.planner.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

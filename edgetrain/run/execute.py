@@ -11,36 +11,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from edgetrain.compiler.compile import Compiled
+from edgetrain.compiler.schedules import SCHEDULES, records_text, summary
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import DeviceError
+from edgetrain.files.atomic_file import replaced_file
+from edgetrain.files.build_cache import file_sha256
 from edgetrain.graph.adapters import beside_from_json
 from edgetrain.graph.ir import Role
-from edgetrain.plan.schedule import Plan
+from edgetrain.planner.plan import Plan
 from edgetrain.program.artifact import Artifact
-from edgetrain.program.cache import file_sha256
-from edgetrain.program.compile import Compiled
-from edgetrain.program.schedules import SCHEDULES, records_text, summary
 from edgetrain.recipes import Recipe
-from edgetrain.run.callbacks import Callback
-from edgetrain.run.durable import replaced_file
-from edgetrain.run.energy import EnergyMeter, find_sensor
-from edgetrain.run.evaluation import evaluate
-from edgetrain.run.exchange import hold_run
-from edgetrain.run.export import write_trained_onnx
-from edgetrain.run.feed import TEST, VALIDATION, DatasetFeed
-from edgetrain.run.governor import Beginning, Governor, Limit
-from edgetrain.run.labels import with_fitting_labels
-from edgetrain.run.ladder import Ladder, Rung
-from edgetrain.run.learning_rate import LearningRate
-from edgetrain.run.local import LocalEngine, planned_process_bytes
-from edgetrain.run.phase import Phase
-from edgetrain.run.process_memory import peak_resident_bytes, reset_peak, resident_bytes
-from edgetrain.run.rehearsal import rehearse
-from edgetrain.run.report import Energy, RunReport, write_report
-from edgetrain.run.settings import TrainSettings, loss_options_of
-from edgetrain.run.training import TrainOutcome, train
+from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
+from edgetrain.run.files.export import write_trained_onnx
+from edgetrain.run.files.report import Energy, RunReport, write_report
+from edgetrain.run.limits.exchange import hold_run
+from edgetrain.run.limits.governor import Beginning, Governor, Limit
+from edgetrain.run.limits.ladder import Ladder, Rung
+from edgetrain.run.limits.period import Phase
+from edgetrain.run.loop.callbacks import Callback
+from edgetrain.run.loop.evaluation import evaluate
+from edgetrain.run.loop.feed import TEST, VALIDATION, DatasetFeed
+from edgetrain.run.loop.labels import with_fitting_labels
+from edgetrain.run.loop.learning_rate import LearningRate
+from edgetrain.run.loop.settings import TrainSettings, loss_options_of
+from edgetrain.run.loop.train import TrainOutcome, train
+from edgetrain.run.loop.warm_up import rehearse
+from edgetrain.run.sensors.energy import EnergyMeter, find_sensor
+from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from benchmarks.seed import MARGIN, bound_to, reduced, winners
-from edgetrain.program.compile import tool_versions
-from edgetrain.program.schedules import KernelRecord, ScheduleChoice
+from edgetrain.compiler.compile import tool_versions
+from edgetrain.compiler.schedules import KernelRecord, ScheduleChoice
 from edgetrain.recipes import list_recipes
-from edgetrain.tuning_report import KernelRow, TuningReport
+from edgetrain.tuning.report import KernelRow, TuningReport
 from edgetrain_tuner.cache.entry import Entry, Versions
 from edgetrain_tuner.cache.jsonl import BadLine, read_lines
 from edgetrain_tuner.cache.levels import SEED_FOLDER

@@ -17,7 +17,7 @@ from benchmarks.step_models import chosen
 from benchmarks.step_profile import rows
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.model.onnx_build import GraphWriter
-from edgetrain.run.profile import FunctionProfile
+from edgetrain.run.engines.profile import FunctionProfile
 
 BATCH, TOKENS, WIDTH = 2, 5, 4
 

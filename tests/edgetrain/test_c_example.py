@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetrain.job import Job
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.toolchain import find_compiler
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
 from edgetrain.recipes import load_recipe
-from edgetrain.run import engine as names
-from edgetrain.run.local import LocalEngine
-from edgetrain.stages import compile_stage, plan_stage, program_stage
-from edgetrain.targets import load_target
+from edgetrain.run.engines import engine as names
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.targets.profile import load_target
+from edgetrain.toolchain.c_compiler import find_compiler
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "artifact.md"
 STEPS = 20

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgetrain.compiler.compile import ZOO
+from edgetrain.compiler.schedules import CACHE, ScheduleChoice
+from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
-from edgetrain.job import Job, compile_request
 from edgetrain.model.importer import import_model
 from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.pipeline import fit
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.compile import ZOO
-from edgetrain.program.schedules import CACHE, ScheduleChoice
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job, compile_request
+from edgetrain.pipeline.stages import compile_stage
 from edgetrain.recipes import load_recipe
-from edgetrain.stages import compile_stage
-from edgetrain.targets import load_target
+from edgetrain.targets.profile import load_target
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.meta_schedule import NAME
 from edgetrain_tuner.schedule import ScheduleRefusedError

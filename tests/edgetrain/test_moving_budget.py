@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from edgetrain.compiler.compile import Compiled
 from edgetrain.errors import PlanInfeasibleError
-from edgetrain.job import Job
-from edgetrain.pipeline import fit
-from edgetrain.plan.schedule import Budget
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.compile import Compiled
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_stage, plan_stage, rung_stage
+from edgetrain.planner.plan import Budget
 from edgetrain.recipes import load_recipe
-from edgetrain.run.callbacks import Callback, Logs
-from edgetrain.run.exchange import REQUEST, Request
-from edgetrain.run.report import RunReport
-from edgetrain.stages import compile_stage, plan_stage, rung_stage
-from edgetrain.targets import load_target
+from edgetrain.run.files.report import RunReport
+from edgetrain.run.limits.exchange import REQUEST, Request
+from edgetrain.run.loop.callbacks import Callback, Logs
+from edgetrain.targets.profile import load_target
 from edgetrain.units import Bytes, parse_bytes
 
 pytestmark = pytest.mark.compile

@@ -18,7 +18,7 @@ from edgetrain.cli.cache import read_action
 from edgetrain.cli.entry import VERBS
 from edgetrain.cli.failure import EXIT_CODES
 from edgetrain.recipes import list_recipes, load_recipe
-from edgetrain.targets import list_targets, load_target
+from edgetrain.targets.profile import list_targets, load_target
 from edgetrain.units import parse_bytes
 
 ROOT = Path(__file__).resolve().parents[2]

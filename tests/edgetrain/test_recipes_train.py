@@ -12,12 +12,12 @@ import pytest
 
 from edgetrain.dataset.load import load_dataset
 from edgetrain.errors import DataError, ModelError
-from edgetrain.job import Job
+from edgetrain.files.build_cache import BuildCache
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.pipeline import fit
-from edgetrain.program.cache import BuildCache
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import Recipe, list_recipes, load_recipe
-from edgetrain.targets import load_target
+from edgetrain.targets.profile import load_target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from edgetrain.job import Job
-from edgetrain.pipeline import fit
-from edgetrain.program.cache import BuildCache
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
-from edgetrain.run.engine import Array, evaluated
-from edgetrain.run.trained import open_run, trained_engine
-from edgetrain.targets import load_target
+from edgetrain.run.engines.engine import Array, evaluated
+from edgetrain.run.files.trained import open_run, trained_engine
+from edgetrain.targets.profile import load_target
 
 SMALL = ("train.epochs=1", "train.batch=8", "data.limit=96", "data.test_limit=32")
 # The overrides of a mode, and the parameters of the exported model that training must leave alone.
@@ -62,9 +62,9 @@ def test_the_exported_model_is_the_trained_one(name: str, build_cache: BuildCach
 
 def compiled_model(job: Job) -> Path:
     """The file that was compiled: with its new head, or folded."""
-    from edgetrain.choices import with_contribution
     from edgetrain.dataset.load import load_dataset
-    from edgetrain.stages import compile_stage
+    from edgetrain.pipeline.resolve import with_contribution
+    from edgetrain.pipeline.stages import compile_stage
 
     return compile_stage(with_contribution(job, load_dataset(job.recipe.data))).model
 

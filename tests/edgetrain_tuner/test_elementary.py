@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pytest
 from tvm import te, tirx
 
+from edgetrain.compiler.lower import CodegenTarget, compile_kernels
 from edgetrain.graph.extract import Kernel
-from edgetrain.program.lower import CodegenTarget, compile_kernels
-from edgetrain.program.toolchain import find_compiler
-from edgetrain.targets import HOST, load_target
+from edgetrain.targets.profile import HOST, load_target
+from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 

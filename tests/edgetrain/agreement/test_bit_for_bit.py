@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import pytest
 
+from edgetrain.compiler.compile import Compiled, compile_graph
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.job import device_costs
-from edgetrain.plan.planner import least_bytes, smallest_budget
-from edgetrain.plan.schedule import Budget, Compute, PageIn, Plan
-from edgetrain.plan.solvers import OWN_SOLVERS, SOLVERS, STAND_INS
-from edgetrain.program.compile import Compiled, compile_graph
+from edgetrain.pipeline.job import device_costs
+from edgetrain.planner.make_plan import least_bytes, smallest_budget
+from edgetrain.planner.plan import Budget, Compute, PageIn, Plan
+from edgetrain.planner.solvers import OWN_SOLVERS, SOLVERS, STAND_INS
 from edgetrain.units import Bytes
 from tests.edgetrain.agreement import onnx_models as models
 from tests.edgetrain.agreement.trained import Trained, make_batches, same_bits

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.run.export import write_trained_onnx
-from edgetrain.run.training import train
+from edgetrain.run.files.export import write_trained_onnx
+from edgetrain.run.loop.train import train
 from tests.edgetrain.agreement import onnx_models as models
 from tests.edgetrain.agreement.trained import make_batches, relative_difference
 from tests.edgetrain.agreement.workshop import FixedBatches, Workshop, outputs_of, parameters_of, settings_of

@@ -11,7 +11,7 @@ import pytest
 
 from edgetrain.graph.adapters import RowDelta, merge_adapters
 from edgetrain.graph.options import OptimizerOptions, SparseOptions, TrainOptions
-from edgetrain.run.export import write_trained_onnx
+from edgetrain.run.files.export import write_trained_onnx
 from tests.edgetrain.agreement import onnx_models as models
 from tests.edgetrain.agreement.torch_reference import TorchModel
 from tests.edgetrain.agreement.trained import Array, make_batches, relative_difference

@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgetrain.compiler import process as compiler_process
+from edgetrain.compiler.compile import Compiled, CompileRequest, ModelSource
 from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.files.build_cache import BuildCache, cache_key
 from edgetrain.graph.ir import Role
 from edgetrain.graph.options import TrainOptions
-from edgetrain.job import codegen_of, device_costs
-from edgetrain.plan.planner import make_plan
-from edgetrain.plan.schedule import Budget, Plan
-from edgetrain.plan.solvers.options import SolverOptions
-from edgetrain.program import compiler_process
+from edgetrain.pipeline.job import codegen_of, device_costs
+from edgetrain.planner.make_plan import make_plan
+from edgetrain.planner.plan import Budget, Plan
+from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
-from edgetrain.program.cache import BuildCache, cache_key
-from edgetrain.program.compile import Compiled, CompileRequest, ModelSource
-from edgetrain.run.engine import Array, evaluated
-from edgetrain.run.learning_rate import LearningRate
-from edgetrain.run.local import LocalEngine
-from edgetrain.run.settings import TrainSettings
-from edgetrain.run.training import train
-from edgetrain.targets import HOST, Target, load_target
+from edgetrain.run.engines.engine import Array, evaluated
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.run.loop.learning_rate import LearningRate
+from edgetrain.run.loop.settings import TrainSettings
+from edgetrain.run.loop.train import train
+from edgetrain.targets.profile import HOST, Target, load_target
 from tests.edgetrain.agreement.trained import Batch, Trained
 
 NO_LIMIT = Budget()

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgetrain.run.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
-from edgetrain.run.exchange import LIVE
+from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
+from edgetrain.run.limits.exchange import LIVE
 from tests.edgetrain.cli.conftest import COMMAND, PLANNABLE
 
 _ENDLESS = ("data.limit=256", "train.epochs=1000000", "train.checkpoint_every=5", "train.schedule=constant")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from edgetrain.run.checkpoint import NEWEST, read_header
+from edgetrain.run.files.checkpoint import NEWEST, read_header
 from tests.edgetrain.cli.conftest import Command
 from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained_bytes, wait_until
 

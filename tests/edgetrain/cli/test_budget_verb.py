@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.run.checkpoint import NEWEST, read_header
+from edgetrain.run.files.checkpoint import NEWEST, read_header
 from edgetrain.units import parse_bytes
 from tests.edgetrain.cli.conftest import Command
 from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, surviving_header, trained_bytes, wait_until

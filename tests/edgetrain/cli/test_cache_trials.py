@@ -10,19 +10,19 @@ import pytest
 
 from edgetrain.cli.cache_trials import verification_text
 from edgetrain.cli.entry import main
+from edgetrain.compiler.search.trials import TriedSchedule
 from edgetrain.errors import DeviceError
-from edgetrain.job import Job
+from edgetrain.files.build_cache import BuildCache
 from edgetrain.locate import schedules_path
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.trials import TriedSchedule
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
-from edgetrain.targets import load_target
-from edgetrain.verification import Verification, verify_schedules
+from edgetrain.targets.profile import load_target
+from edgetrain.tuning.verify import Verification, verify_schedules
 from edgetrain_tuner.cache.schedules import RuleSchedule
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.measure.outcome import Outcome
 from tests.edgetrain.cli.test_entry import assert_golden
-from tests.edgetrain.test_tuning import slow_entry
+from tests.edgetrain.tuning.test_tune import slow_entry
 from tests.edgetrain_tuner.cache.entries import entry
 
 

@@ -16,11 +16,11 @@ from edgetrain.cli.console import error_text
 from edgetrain.cli.entry import VERBS, main, top_help
 from edgetrain.cli.failure import EXIT_CODES
 from edgetrain.errors import ERRORS, PlanInfeasibleError
-from edgetrain.plan.planner import make_plan
-from edgetrain.plan.schedule import Budget
-from edgetrain.targets import HOST
+from edgetrain.planner.make_plan import make_plan
+from edgetrain.planner.plan import Budget
+from edgetrain.targets.profile import HOST
 from edgetrain.units import Bytes
-from tests.edgetrain.plan.training_graphs import chain, unit_costs
+from tests.edgetrain.planner.training_graphs import chain, unit_costs
 
 GOLDEN = Path(__file__).parent / "golden"
 HEAVY = ("tvm", "numpy", "onnx", "tqdm")

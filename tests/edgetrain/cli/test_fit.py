@@ -14,10 +14,10 @@ import pytest
 
 from edgetrain.cli.command import parse_arguments
 from edgetrain.cli.fit import VERB, with_trial_time
-from edgetrain.job import Job
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
-from edgetrain.run.checkpoint import NEWEST, PREVIOUS, read_header
-from edgetrain.targets import load_target
+from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, read_header
+from edgetrain.targets.profile import load_target
 from tests.edgetrain.cli.conftest import PLANNABLE, SHORT, Command
 
 pytestmark = pytest.mark.compile

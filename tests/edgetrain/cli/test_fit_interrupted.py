@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.run.checkpoint import NEWEST
+from edgetrain.run.files.checkpoint import NEWEST
 from tests.edgetrain.cli.conftest import COMMAND, Command
 from tests.edgetrain.cli.live_runs import surviving_header
 

@@ -12,7 +12,7 @@ import pytest
 from edgetrain.cli import doctor
 from edgetrain.cli.entry import main
 from edgetrain.recipes import Recipe, list_recipes, load_recipe
-from edgetrain.targets import list_targets, load_target
+from edgetrain.targets.profile import list_targets, load_target
 
 
 @pytest.mark.parametrize("name", list_targets())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.targets import load_target
+from edgetrain.targets.profile import load_target
 from edgetrain.units import show_bytes
 from tests.edgetrain.cli.conftest import PLANNABLE, Command
 

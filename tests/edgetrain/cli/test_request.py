@@ -12,7 +12,7 @@ from edgetrain.cli.request import energy_share, job_of, recipe_of, split_words
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.recipes import Recipe, load_recipe
-from edgetrain.run.folders import JobRecord
+from edgetrain.run.files.folders import JobRecord
 from edgetrain.units import Bytes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgetrain.run.checkpoint import NEWEST, read_header
+from edgetrain.run.files.checkpoint import NEWEST, read_header
 from tests.edgetrain.cli.conftest import PLANNABLE, SHORT, Command
 from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained_bytes, wait_until
 

@@ -14,7 +14,7 @@ from edgetrain.cli.entry import main
 from edgetrain.cli.stages import Stages
 from edgetrain.cli.tune import Tuning, allowance_of, minutes
 from edgetrain.errors import UsageError
-from tests.edgetrain.test_device_tuning import scripted_emulator
+from tests.edgetrain.tuning.test_tune_device import scripted_emulator
 
 
 def test_a_foreign_target_ends_with_code_6(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_a_runner_for_this_machine_is_a_mistake(capsys: pytest.CaptureFixture[st
 def test_a_runner_that_does_not_exist_ends_with_code_6(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
+    monkeypatch.setattr("edgetrain.pipeline.job.schedules_dir", lambda: tmp_path)
     command = ["tune", "digits", "train.batch=8", "--target", "raspberry-pi-4", "--runner", "no-such-command pi"]
     assert main([*command, "--trials", "4", "--json"]) == 6
     error = json.loads(capsys.readouterr().out)
@@ -47,7 +47,7 @@ def test_an_emulated_check_ends_with_its_verdict(
 ) -> None:
     scripted_emulator(tmp_path, error=error)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
+    monkeypatch.setattr("edgetrain.pipeline.job.schedules_dir", lambda: tmp_path)
     command = ["tune", "digits", "train.batch=8", "--target", "raspberry-pi-4", "--runner", "emulator"]
     assert main([*command, "--trials", "2"]) == code
     said = capsys.readouterr()
@@ -79,8 +79,8 @@ def test_a_deep_search_keeps_to_either_limit(limit: dict[str, float | None], dee
 def test_a_deep_search_says_what_ranked_its_candidates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("edgetrain.tuning.deep_cost_model", lambda: "random")
-    monkeypatch.setattr("edgetrain.job.schedules_dir", lambda: tmp_path)
+    monkeypatch.setattr("edgetrain.tuning.tune.deep_cost_model", lambda: "random")
+    monkeypatch.setattr("edgetrain.pipeline.job.schedules_dir", lambda: tmp_path)
     assert main(["tune", "digits", "train.batch=8", "--trials", "4", "--deep", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["deep"] == "random"

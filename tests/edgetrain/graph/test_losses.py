@@ -18,8 +18,8 @@ from edgetrain.errors import ModelError, UsageError
 from edgetrain.graph.loss import Loss
 from edgetrain.graph.losses import LOSSES, loss_of
 from edgetrain.graph.options import LossOptions, TrainOptions
-from edgetrain.run.metrics import LOSSES as HOST_LOSSES
-from edgetrain.run.metrics import loss_metric
+from edgetrain.run.loop.metrics import LOSSES as HOST_LOSSES
+from edgetrain.run.loop.metrics import loss_metric
 
 Array = npt.NDArray[Any]
 STEP = 1e-5

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgetrain.program.toolchain import Compiler
+from edgetrain.toolchain.c_compiler import Compiler
 
 FILES = Path(__file__).parent / "emulated"
 EMULATOR, PACKAGE = "qemu-system-arm", "qemu-system-arm"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
-from edgetrain.plan.schedule import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
+from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
 from edgetrain.program.emit_c import ABI, emit_driver, emit_header, page_slots
-from edgetrain.program.toolchain import runtime_text
+from edgetrain.runtime.sources import runtime_text
 from tests.edgetrain.program.tiny_program import SCHEDULES, keep, page, storing_plan, tiny_graph, tiny_plan
 
 Value = object

@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from edgetrain.job import Job, codegen_of
-from edgetrain.plan.schedule import Budget
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.pipeline.job import Job, codegen_of
+from edgetrain.pipeline.stages import compile_stage, plan_stage
+from edgetrain.planner.plan import Budget
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
-from edgetrain.program.cache import BuildCache
-from edgetrain.program.toolchain import RUNTIME_HEADERS, RUNTIME_SOURCES, find_compiler, runtime_text
 from edgetrain.recipes import load_recipe
-from edgetrain.run.local import LocalEngine
-from edgetrain.stages import compile_stage, plan_stage
-from edgetrain.targets import load_target
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
+from edgetrain.targets.profile import load_target
+from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain.units import Bytes
 from tests.edgetrain.program import emulated_board as board
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from edgetrain.errors import InternalError
-from edgetrain.plan.arena import layout_persistent
+from edgetrain.graph.persistent import layout_persistent
 from edgetrain.program.layout import ArenaLayout, arena_layout, file_offsets
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from edgetrain.program.emit_c import emit_driver
-from edgetrain.program.toolchain import RUNTIME_SOURCES, build_library, runtime_text
+from edgetrain.program.library import build_library
+from edgetrain.runtime.sources import RUNTIME_SOURCES, runtime_text
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
     COUNT,

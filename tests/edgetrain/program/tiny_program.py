@@ -21,11 +21,12 @@ import numpy.typing as npt
 
 from edgetrain.cost.analytic import OpCost, StorageCost
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
-from edgetrain.plan.planner import make_plan
-from edgetrain.plan.schedule import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
+from edgetrain.planner.make_plan import make_plan
+from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
 from edgetrain.program.artifact import Artifact, TargetRecord, write_artifact
 from edgetrain.program.emit_c import emit_driver
-from edgetrain.program.toolchain import Compiler, build_library, find_compiler
+from edgetrain.program.library import build_library
+from edgetrain.toolchain.c_compiler import Compiler, find_compiler
 from edgetrain.units import Bytes, Joules, Seconds
 
 COUNT = 1500

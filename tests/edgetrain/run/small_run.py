@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from edgetrain.run.callbacks import Callback
-from edgetrain.run.engine import Array
-from edgetrain.run.learning_rate import LearningRate
-from edgetrain.run.settings import TrainSettings
-from edgetrain.run.step_log import LOG
-from edgetrain.run.training import TrainOutcome, train
+from edgetrain.run.engines.engine import Array
+from edgetrain.run.loop.callbacks import Callback
+from edgetrain.run.loop.learning_rate import LearningRate
+from edgetrain.run.loop.settings import TrainSettings
+from edgetrain.run.loop.step_log import LOG
+from edgetrain.run.loop.train import TrainOutcome, train
 
 FEATURES, CLASSES, BATCH = 5, 3, 4
 BETAS = (0.9, 0.999)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.job import Job
-from edgetrain.plan.schedule import Budget
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
+from edgetrain.planner.plan import Budget
 from edgetrain.program.artifact import Artifact
-from edgetrain.program.cache import BuildCache
 from edgetrain.recipes import load_recipe
-from edgetrain.stages import compile_stage, plan_stage, program_stage
-from edgetrain.targets import load_target
+from edgetrain.targets.profile import load_target
 from edgetrain.units import Bytes
 
 pytestmark = pytest.mark.compile
@@ -33,7 +33,7 @@ import resource, sys
 from pathlib import Path
 from edgetrain.cli.failure import as_edgetrain_error
 from edgetrain.program.artifact import load_artifact
-from edgetrain.run.local import LocalEngine
+from edgetrain.run.engines.local import LocalEngine
 
 def data_bytes():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetrain.errors import DataError, EdgetrainError, InterruptedRunError, UsageError
-from edgetrain.run.callbacks import Callback, Logs
-from edgetrain.run.checkpoint import NEWEST, PREVIOUS, read_header
-from edgetrain.run.training import train
+from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, read_header
+from edgetrain.run.loop.callbacks import Callback, Logs
+from edgetrain.run.loop.train import train
 from tests.edgetrain.run.small_run import (
     SETTINGS,
     STEPS,

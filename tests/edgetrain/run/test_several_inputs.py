@@ -13,13 +13,13 @@ from onnx import TensorProto
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import NamedSamples
 from edgetrain.errors import DataError
-from edgetrain.job import Job
+from edgetrain.files.build_cache import BuildCache
 from edgetrain.model.onnx_build import GraphWriter
-from edgetrain.pipeline import fit
-from edgetrain.program.cache import BuildCache
+from edgetrain.pipeline.fit import fit
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import recipe_for_model
-from edgetrain.run.trained import evaluate_run, open_run, predict
-from edgetrain.targets import load_target
+from edgetrain.run.files.trained import evaluate_run, open_run, predict
+from edgetrain.targets.profile import load_target
 
 SAMPLES, WORDS = 64, 6
 

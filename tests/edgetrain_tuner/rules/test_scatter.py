@@ -12,14 +12,14 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx, topi
 
+from edgetrain.compiler.lower import CodegenTarget, scratch_of
+from edgetrain.compiler.measure.kernel_library import KernelLibrary
+from edgetrain.compiler.task_scratch import AHEAD_BYTES
 from edgetrain.graph.extract import Kernel as ExtractedKernel
 from edgetrain.graph.gradients.indexing import scatter_add
 from edgetrain.graph.optimizers import OPTIMIZERS, Optimizer
 from edgetrain.graph.options import OptimizerOptions
-from edgetrain.program.kernel_library import KernelLibrary
-from edgetrain.program.lower import CodegenTarget, scratch_of
-from edgetrain.program.own_scratch import AHEAD_BYTES
-from edgetrain.targets import load_target
+from edgetrain.targets.profile import load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import find

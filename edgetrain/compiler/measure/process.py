@@ -1,0 +1,56 @@
+"""The process that measures schedules: `python -m edgetrain.compiler.measure.process`.
+
+What it compiles may crash or hang: it is kept apart, so that the search goes on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from edgetrain.compiler.compile import CodegenRequest
+
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
+
+
+def end_with_parent() -> None:
+    """On Linux: ends this process when the one that started it ends. A candidate that hangs reads no end of input."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> int:
+    end_with_parent()
+    # The libraries below print to standard output when they please; the protocol needs a channel of its own.
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    hello = json.loads(sys.stdin.readline())
+    from edgetrain.compiler.lower import CodegenTarget
+    from edgetrain.compiler.measure.device_bench import DeviceBench
+    from edgetrain.compiler.measure.kernel_library import KernelLibrary
+    from edgetrain.compiler.measure.runners import Runner
+    from edgetrain_tuner.features import Features
+    from edgetrain_tuner.measure.bench import Bench
+    from edgetrain_tuner.measure.serve import serve
+
+    codegen = CodegenRequest.from_json(hello["codegen"])
+    target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
+    with tempfile.TemporaryDirectory(prefix="edgetrain-measure-") as folder:
+        features, threads = Features(**hello["features"]), hello["threads"]
+        if "runner" in hello:
+            runner = Runner.from_json(hello["runner"])
+            serve(DeviceBench(target, features, runner, threads=threads, folder=Path(folder)), sys.stdin, channel)
+            return 0
+        library = KernelLibrary(target, threads=threads, folder=Path(folder))
+        serve(Bench(library.build, features), sys.stdin, channel)
+        library.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

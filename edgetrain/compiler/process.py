@@ -1,0 +1,251 @@
+"""The compiler's process: reads one job from standard input, writes files, reports progress as JSON lines.
+
+Run as `python -m edgetrain.compiler.process`. It is the only process that imports TVM.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+import onnx
+
+from edgetrain.compiler.client import refused
+from edgetrain.compiler.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
+from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
+from edgetrain.compiler.search.request import TUNED, TUNING, TuneRequest
+from edgetrain.compiler.search.trials import TRIALS, TRYING, TrialTerms, write_trials
+from edgetrain.errors import EdgetrainError
+from edgetrain.graph.ir import to_json
+from edgetrain.graph.options import TrainOptions
+from edgetrain.graph.persistent import SHIPPED_ROLES, layout_persistent
+from edgetrain.model.fold_batchnorm import fold_batchnorm
+from edgetrain.model.head import replace_head
+from edgetrain.model.load import check, load_onnx
+from edgetrain.model.model import Array, Model
+from edgetrain.model.output import trained_output
+from edgetrain.model.zoo import build_zoo_model
+from edgetrain_tuner.cache.entry import Workload
+
+if TYPE_CHECKING:
+    from edgetrain.compiler.search.try_schedules import TrialBench
+    from edgetrain.graph.build import BuiltStep
+    from edgetrain.graph.extract import Extracted
+    from edgetrain_tuner.features import Features
+
+
+def main() -> int:
+    # The libraries below print to standard output when they please; the protocol needs a channel of its own.
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    job = json.load(sys.stdin)
+    try:
+        _JOBS[job["job"]](job, Path(job["out"]), channel)
+    except EdgetrainError as error:
+        channel.write(json.dumps(error.to_json()) + "\n")
+    except OSError as error:
+        channel.write(json.dumps(refused(error).to_json()) + "\n")
+    return 0
+
+
+def _say(channel: TextIO, stage: str, done: int = 0, total: int = 0) -> None:
+    channel.write(json.dumps({"stage": stage, "done": done, "total": total}) + "\n")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """The model as it is trained and exported, the output that is trained, and what was rewritten."""
+
+    proto: Any
+    output: str
+    rewrites: tuple[str, ...] = ()
+
+
+def _open_model(source: ModelSource) -> _Opened:
+    if source.source.startswith(ZOO):
+        proto = build_zoo_model(source.source.removeprefix(ZOO))
+    else:
+        proto = load_onnx(Path(source.source))
+    output = trained_output(proto, source.output)
+    if source.classes is not None:
+        proto = replace_head(proto, source.classes, source.seed, source.head, output=output)
+        check(proto, source.source)
+    if not source.fold_batchnorm:
+        return _Opened(proto=proto, output=output)
+    folded = fold_batchnorm(proto)
+    check(folded.model, source.source)
+    return _Opened(proto=folded.model, output=output, rewrites=folded.rewrites)
+
+
+def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tuple[Any, Model]:
+    from edgetrain.model.importer import import_model  # TVM loads here, after the job was read
+
+    opened = _open_model(source)
+    _say(channel, "importing the model")
+    name = source.source.removeprefix(ZOO).rsplit("/", 1)[-1].removesuffix(".onnx")
+    shapes = {n: (options.batch, *s) for n, s in (options.input_shapes or {}).items()}
+    model = import_model(opened.proto, name=name, batch=options.batch, shapes=shapes, output=opened.output)
+    return opened.proto, dataclasses.replace(model, rewrites=(*opened.rewrites, *model.rewrites))
+
+
+def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = CompileRequest.from_json(job["request"])
+    proto, model = _import(request.model, request.options, channel)
+    from edgetrain.compiler.lower import CodegenTarget, lower
+    from edgetrain.compiler.objects import ObjectStore, compile_archive
+    from edgetrain.graph.build import build_step
+    from edgetrain_tuner.workload import workload_of
+
+    _say(channel, "building the training graph")
+    built = build_step(model, request.options)
+    extracted = _kernels_of(built, model, request)
+    workloads = {kernel.symbol: workload_of(kernel.function) for kernel in extracted.kernels}
+    choices = _choices(job, request, extracted, workloads, out, channel)
+    lowered = lower(
+        extracted,
+        _features(request),
+        lambda done, total: _say(channel, "scheduling kernels", done, total),
+        choices=choices,
+    )
+    records = {
+        symbol: KernelRecord(
+            workload=workload, asked=choices.get(symbol, ScheduleChoice()), choice=lowered.choices[symbol]
+        )
+        for symbol, workload in workloads.items()
+    }
+    write_records(out / SCHEDULES, records)
+    for codegen in request.codegens:
+        stage = f"compiling {len(lowered.kernels)} kernels for {codegen.name}"
+        _say(channel, stage)
+        target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
+        compile_archive(
+            lowered.kernels,
+            target,
+            out / codegen.file,
+            store=ObjectStore(Path(job["objects"])),
+            progress=partial(_say, channel, stage),
+        )
+    (out / GRAPH).write_text(to_json(lowered.graph), encoding="utf-8")
+    _write_initial(out / INITIAL, lowered.graph, extracted.initial)
+    onnx.save(proto, str(out / MODEL))
+    facts = {
+        "name": model.name,
+        "inputs": [dataclasses.asdict(i) for i in model.inputs],
+        "outputs": list(model.outputs),
+        "trained": list(built.trained),
+        "parameters": sum(int(np.prod(a.shape)) for a in model.parameters.values()),
+        "trained_parameters": sum(built.tensors[n].elements for n in built.trained),
+        "adapters": [adapter.to_json() for adapter in built.adapters],
+        "output_axes": dict(built.output_axes),
+        "rewrites": list(model.rewrites),
+        "traffic": extracted.traffic.to_json() if extracted.traffic is not None else None,
+    }
+    (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _bench(request: CompileRequest, extracted: Extracted, terms: Mapping[str, Any], channel: TextIO) -> TrialBench:
+    """Where schedules are tried."""
+    from edgetrain.compiler.search.try_schedules import TrialBench
+
+    return TrialBench(
+        extracted=extracted,
+        features=_features(request),
+        request=request,
+        terms=TrialTerms.from_json(terms),
+        progress=partial(_say, channel, TRYING),
+    )
+
+
+def _features(request: CompileRequest) -> Features:
+    from edgetrain_tuner.features import Features
+
+    return Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
+
+
+def _choices(
+    job: Mapping[str, Any],
+    request: CompileRequest,
+    extracted: Extracted,
+    workloads: Mapping[str, Workload],
+    out: Path,
+    channel: TextIO,
+) -> Choices:
+    """What was asked for; where that was left open, what the stores have, tried first where that is possible."""
+    if request.schedules is not None:
+        return request.schedules
+    if job["stores"] is None or request.tuned_for is None:
+        return {}
+    stores = ScheduleStores.from_json(job["stores"])
+    if job["terms"] is None:
+        return stores.choose(workloads, request.tuned_for).choices
+    from edgetrain.compiler.search.try_schedules import choose_after_trials
+
+    chosen = choose_after_trials(_bench(request, extracted, job["terms"], channel), workloads, stores)
+    write_trials(out / TRIALS, chosen.report)
+    return chosen.choices
+
+
+def _write_initial(path: Path, graph: Any, initial: Mapping[str, Array]) -> None:
+    layout = layout_persistent(graph)
+    shipped = [t for t in graph.persistent if t.role in SHIPPED_ROLES]
+    with path.open("wb") as stream:
+        for tensor in shipped:
+            stream.seek(layout.offsets[tensor.name])
+            stream.write(np.ascontiguousarray(initial[tensor.name], np.dtype(tensor.dtype).newbyteorder("<")).tobytes())
+
+
+def _inspect(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    data = job["request"]
+    source, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
+    proto, model = _import(source, options, channel)
+    from edgetrain.graph.inspection import inspect
+
+    (out / FACTS).write_text(json.dumps(inspect(proto, model, options), indent=1) + "\n", encoding="utf-8")
+
+
+def _extracted(request: CompileRequest, channel: TextIO) -> Extracted:
+    """The model's kernels alone."""
+    _, model = _import(request.model, request.options, channel)
+    from edgetrain.graph.build import build_step
+
+    _say(channel, "building the training graph")
+    return _kernels_of(build_step(model, request.options), model, request)
+
+
+def _kernels_of(built: BuiltStep, model: Model, request: CompileRequest) -> Extracted:
+    """The step as the kernels that a program of this request calls."""
+    from edgetrain.compiler.fuse_updates import fuse_updates
+    from edgetrain.graph.extract import extract
+
+    return fuse_updates(extract(built, model.name), _features(request))
+
+
+def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = CompileRequest.from_json(job["request"])
+    extracted = _extracted(request, channel)
+    from edgetrain.compiler.search.try_schedules import try_claims
+
+    bench = _bench(request, extracted, job["terms"], channel)
+    write_trials(out / TRIALS, try_claims(bench, ScheduleStores.from_json(job["stores"])))
+
+
+def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
+    request = TuneRequest.from_json(job["request"])
+    extracted = _extracted(request.compile, channel)
+    from edgetrain.compiler.search.tune_kernels import tune_kernels
+
+    found = tune_kernels(extracted, request, lambda done, total: _say(channel, TUNING, done, total))
+    (out / TUNED).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+_JOBS = {"compile": _compile, "inspect": _inspect, "tune": _tune, "try": _try}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Where no plan fits: what would, planned for this very model."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from edgetrain.compiler.compile import Compiled
+from edgetrain.cost.analytic import analytic_costs_by_function
+from edgetrain.errors import PlanInfeasibleError, WayOut
+from edgetrain.graph import ir as graph_ir
+from edgetrain.pipeline.job import Job, device_costs, effective_budget, say_nothing, storage_cost
+from edgetrain.pipeline.stages import compile_stage, plan_stage
+from edgetrain.planner.make_plan import CostsByFunction
+from edgetrain.planner.plan import Plan
+from edgetrain.planner.solvers.options import silent
+from edgetrain.planner.ways_out import Variant, find_ways_out
+
+
+def plan_or_ways_out(job: Job, compiled: Compiled) -> Plan:
+    """`plan_stage`; where no plan fits the memory, the error says what would: each way planned for this very model."""
+    try:
+        return plan_stage(job, compiled)
+    except PlanInfeasibleError as error:
+        if error.smallest_bytes is None:
+            raise
+        job.inform("nothing fits: looking for what would")
+        raise error.with_ways_out(_ways_out(job, error.smallest_bytes)) from None
+
+
+def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
+    recipe = job.recipe
+
+    def build(variant: Variant) -> tuple[graph_ir.TrainGraph, CostsByFunction]:
+        train = dataclasses.replace(recipe.train, batch=variant.batch, accumulate=variant.accumulate)
+        update = dataclasses.replace(recipe.update, mode=variant.update_mode)
+        changed = dataclasses.replace(job, recipe=dataclasses.replace(recipe, train=train, update=update))
+        graph = compile_stage(dataclasses.replace(changed, progress=None), with_kernels=False).graph
+        return graph, analytic_costs_by_function(graph, device_costs(job.target))
+
+    return find_ways_out(
+        Variant(batch=recipe.train.batch, accumulate=recipe.train.accumulate, update_mode=recipe.update.mode),
+        effective_budget(dataclasses.replace(job, notify=say_nothing)),
+        smallest_bytes,
+        build,
+        device=job.target.name,
+        device_bytes=job.target.memory_bytes,
+        solver=job.solver,
+        storage=storage_cost(job.target),
+        progress=job.progress or silent,
+    )

@@ -1,0 +1,202 @@
+"""One attempt at a plan: solve each function inside a limit, pack it, and solve again where fragmentation spoils it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.errors import UsageError
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.graph.persistent import ALIGNMENT_BYTES, PersistentLayout, align, layout_persistent
+from edgetrain.planner.arena import MAX_REPACKS, pack, shift
+from edgetrain.planner.plan import PAGE_BYTES, Budget, Plan, Replay, Schedule, Step
+from edgetrain.planner.solvers import SOLVERS, Solver
+from edgetrain.planner.solvers.answer import gap_of
+from edgetrain.planner.solvers.options import Progress, SolverOptions
+from edgetrain.planner.solvers.question import Question
+
+CostsByFunction = Mapping[str, Mapping[str, OpCost]]
+
+_TRAINING_FUNCTION = "step"
+_MAX_TIGHTENINGS = 8  # solves again with a tighter limit because of fragmentation
+_LEAST_TIGHTENING_SHARE = 0.005
+_SHARE_OF_TIME_LEFT = 0.6  # for one solve: there may be others
+_LEAST_SOLVE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """One function, solved and packed."""
+
+    schedule: Schedule
+    found: Replay
+    arena_bytes: int  # from the arena's start
+    lower_bound_bytes: int
+    gap: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    graph: TrainGraph
+    costs: CostsByFunction
+    solver: str
+    solve: Solver  # usually that solver
+    storage: StorageCost | None
+    stored: frozenset[str]
+    layout: PersistentLayout  # of what is not stored
+    options: SolverOptions
+    progress: Progress
+    ends_s: float  # of `time.monotonic`: when planning should be over
+    kept: Mapping[str, Solved]  # every function with nothing recomputed, paged or stored: nothing is cheaper
+
+    @property
+    def left_s(self) -> float:
+        return self.ends_s - time.monotonic()
+
+    def storing(self, stored: frozenset[str]) -> Inputs:
+        return replace(self, stored=stored, layout=layout_persistent(self.graph, stored=stored))
+
+    def question(self, function: str, limit_bytes: int | None, *, time_limit_s: float | None = None) -> Question:
+        options = self.options if time_limit_s is None else replace(self.options, time_limit_s=time_limit_s)
+        return Question(
+            graph=self.graph,
+            function=function,
+            limit_bytes=limit_bytes,
+            costs=self.costs[function],
+            storage=self.storage,
+            stored=self.stored,
+            options=options,
+            progress=self.progress,
+        )
+
+
+def main_function(graph: TrainGraph) -> str:
+    return _TRAINING_FUNCTION if _TRAINING_FUNCTION in graph.functions else next(iter(graph.functions))
+
+
+def attempt(inputs: Inputs, budget: Budget) -> Plan | None:
+    """A plan that fits the memory, or None: every function solved, and packed behind what stays in memory."""
+    solved = dict(inputs.kept)
+    if budget.memory_bytes is not None:
+        larger = {f: a for f, a in inputs.kept.items() if inputs.stored or a.arena_bytes > budget.memory_bytes}
+        for function, time_limit_s in _time_limits(inputs, tuple(larger)):
+            answer = _fit(inputs, function, budget.memory_bytes, time_limit_s=time_limit_s)
+            if answer is None:
+                return None
+            solved[function] = answer
+    return assemble(inputs, budget, solved)
+
+
+def assemble(inputs: Inputs, budget: Budget, solved: Mapping[str, Solved]) -> Plan:
+    """The plan of functions that are solved and packed."""
+    main = main_function(inputs.graph)
+    layout, kept = inputs.layout, inputs.kept
+    return Plan(
+        solver=inputs.solver,
+        budget=budget,
+        schedules={function: answer.schedule for function, answer in solved.items()},
+        persistent_offsets=layout.offsets,
+        persistent_bytes=layout.nbytes,
+        saved_bytes=layout_persistent(inputs.graph).saved_bytes,
+        stored=tuple(sorted(inputs.stored)),
+        gap=solved[main].gap,
+        peak_bytes=max(answer.arena_bytes for answer in solved.values()),
+        lower_bound_bytes=max(answer.lower_bound_bytes for answer in solved.values()),
+        seconds=solved[main].found.seconds,
+        joules=solved[main].found.joules,
+        written_bytes=solved[main].found.paged_out_bytes,
+        keep_all_bytes=max(answer.arena_bytes for answer in kept.values()),
+        keep_all_seconds=kept[main].found.seconds,
+    )
+
+
+def _time_limits(inputs: Inputs, functions: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """The functions, each with its time: what is left when it is asked for, shared out by size."""
+    sizes = {function: len(inputs.graph.functions[function]) or 1 for function in functions}
+    for number, function in enumerate(functions):
+        rest = sum(sizes[later] for later in functions[number:])
+        yield function, inputs.left_s * sizes[function] / rest
+
+
+def _fit(inputs: Inputs, function: str, memory_bytes: int, *, time_limit_s: float) -> Solved | None:
+    """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
+    available_bytes = memory_bytes - inputs.layout.nbytes
+    limit_bytes = available_bytes
+    bound = inputs.question(function, None).least_cost
+    ends_s = time.monotonic() + time_limit_s
+    for _ in range(_MAX_TIGHTENINGS):
+        if limit_bytes <= 0:
+            return None
+        left_s = max(_LEAST_SOLVE_S, _SHARE_OF_TIME_LEFT * (ends_s - time.monotonic()))
+        answer = inputs.solve(inputs.question(function, limit_bytes, time_limit_s=left_s))
+        if answer.steps is None:
+            return None
+        if limit_bytes == available_bytes and not inputs.stored and answer.bound is not None:
+            # A tighter limit's bound says nothing about this one, nor that of one choice of what to store about others.
+            bound = max(bound, answer.bound)
+        solved = pack_function(inputs, function, answer.steps, enough_bytes=available_bytes)
+        excess_bytes = solved.arena_bytes - memory_bytes
+        if excess_bytes <= 0:
+            return replace(solved, gap=gap_of(answer.cost, bound))
+        limit_bytes -= max(excess_bytes, int(_LEAST_TIGHTENING_SHARE * available_bytes), ALIGNMENT_BYTES)
+    return None
+
+
+def pack_function(
+    inputs: Inputs, function: str, steps: tuple[Step, ...], *, enough_bytes: int, repacks: int = MAX_REPACKS
+) -> Solved:
+    """The schedule replayed, and its stays placed behind what is in memory throughout."""
+    question = inputs.question(function, None)
+    return _packed(question, steps, inputs.layout.nbytes, enough_bytes=enough_bytes, repacks=repacks)
+
+
+def _packed(
+    question: Question, steps: tuple[Step, ...], persistent_bytes: int, *, enough_bytes: int, repacks: int
+) -> Solved:
+    found = question.replayed(steps)
+    packing = pack(found.stays, enough_bytes=enough_bytes, repacks=repacks)
+    any_paged = any(stay.paged for stay in found.stays)
+    base = align(persistent_bytes, PAGE_BYTES if any_paged else ALIGNMENT_BYTES)
+    return Solved(
+        schedule=Schedule(function=question.function, steps=steps, placements=shift(packing.placements, base)),
+        found=found,
+        arena_bytes=base + packing.arena_bytes,
+        lower_bound_bytes=base + packing.lower_bound_bytes,
+        gap=None,
+    )
+
+
+def make_inputs(
+    graph: TrainGraph,
+    costs: CostsByFunction,
+    solver: str,
+    storage: StorageCost | None,
+    options: SolverOptions | None,
+    progress: Progress,
+) -> Inputs:
+    """Raises `UsageError` for an unknown solver."""
+    if solver not in SOLVERS:
+        raise UsageError(f"there is no solver `{solver}`", fix=f"choose one of {', '.join(sorted(SOLVERS))}")
+    options = options or SolverOptions()
+    ends_s = time.monotonic() + options.time_limit_s
+    layout = layout_persistent(graph)
+    kept: dict[str, Solved] = {}
+    for function in graph.functions:
+        question = Question(graph=graph, function=function, limit_bytes=None, costs=costs[function], storage=storage)
+        packed = _packed(question, question.everything, layout.nbytes, enough_bytes=0, repacks=MAX_REPACKS)
+        kept[function] = replace(packed, gap=0.0)
+    return Inputs(
+        graph=graph,
+        costs=costs,
+        solver=solver,
+        solve=SOLVERS[solver],
+        storage=storage,
+        stored=frozenset(),
+        layout=layout,
+        options=options,
+        progress=progress,
+        ends_s=ends_s,
+        kept=kept,
+    )

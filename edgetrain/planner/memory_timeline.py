@@ -1,0 +1,116 @@
+"""Who holds how much memory at every moment of a planned step: what a picture of a plan shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from edgetrain.graph.ir import Phase, TrainGraph
+from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
+from edgetrain.planner.explain import PERSISTENT_LABELS, replay_bytes, temporary_labels
+from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Plan, Schedule, Stay
+
+PAGE_BUFFERS = "page buffers"
+# From the bottom of the picture up: what never changes first.
+LAYERS = (*PERSISTENT_LABELS.values(), "activations", "gradients", "scratch", PAGE_BUFFERS)
+
+Kind = Literal["compute", "recompute", "page out", "page in"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One kernel call or transfer. `bytes_by_layer` has every layer; they add up to what is in memory meanwhile.
+
+    A tensor that is paged at any time counts as a page buffer whenever it is in memory.
+    """
+
+    function: str
+    kind: Kind
+    name: str  # the op or the tensor
+    source: str  # what a person would call it
+    phase: Phase | None  # of an op
+    bytes_by_layer: Mapping[str, int]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.bytes_by_layer.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryTimeline:
+    """The moments of the functions that train, and of the one that needs most, in order."""
+
+    moments: tuple[Moment, ...]
+    peak: int  # index of the fullest moment
+    arena_bytes: int  # with fragmentation
+    budget_bytes: int | None
+
+
+def memory_timeline(graph: TrainGraph, plan: Plan) -> MemoryTimeline:
+    """Replays the plan and writes down every moment. Raises `InternalError` if the plan is not of this graph."""
+    moments = {name: _moments(graph, plan, schedule) for name, schedule in plan.schedules.items()}
+    fullest = max(moments, key=lambda name: max((moment.nbytes for moment in moments[name]), default=0))
+    shown = [m for name, found in moments.items() if name == fullest or name != "evaluate" for m in found]
+    return MemoryTimeline(
+        moments=tuple(shown),
+        peak=max(range(len(shown)), key=lambda index: shown[index].nbytes, default=0),
+        arena_bytes=plan.peak_bytes,
+        budget_bytes=plan.budget.memory_bytes,
+    )
+
+
+def _moments(graph: TrainGraph, plan: Plan, schedule: Schedule) -> list[Moment]:
+    held = _bytes_by_step(graph, schedule, replay_bytes(graph, schedule).stays)
+    always = dict.fromkeys(LAYERS, 0)
+    for tensor in graph.persistent:
+        if tensor.name not in plan.stored:
+            always[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
+    makers = {name: op.source or op.name for op in graph.functions[schedule.function] for name in op.writes}
+    moments: list[Moment] = []
+    ran: set[str] = set()
+    for index, step in enumerate(schedule.steps):
+        if isinstance(step, Free):
+            continue
+        layers = {layer: always[layer] + held[index].get(layer, 0) for layer in LAYERS}
+        moments.append(_moment(graph, schedule.function, step, layers, ran, makers))
+        if isinstance(step, Compute):
+            ran.add(step.op)
+    return moments
+
+
+def _bytes_by_step(graph: TrainGraph, schedule: Schedule, stays: Iterable[Stay]) -> list[dict[str, int]]:
+    """For each step of the schedule, the bytes of temporaries and stored tensors by layer."""
+    labels = temporary_labels(graph, schedule.function)
+    held: list[dict[str, int]] = [{} for _ in schedule.steps]
+    for stay in stays:
+        layer = PAGE_BUFFERS if stay.paged else labels[stay.tensor]
+        for index in range(stay.start, stay.end + 1):
+            held[index][layer] = held[index].get(layer, 0) + stay.nbytes
+    return held
+
+
+def _moment(
+    graph: TrainGraph,
+    function: str,
+    step: Compute | PageOut | PageIn,
+    layers: Mapping[str, int],
+    ran: set[str],
+    makers: Mapping[str, str],
+) -> Moment:
+    match step:
+        case Compute(name):
+            op = graph.op(function, name)
+            kind: Kind = "recompute" if name in ran else "compute"
+            return Moment(
+                function=function, kind=kind, name=name, source=op.source, phase=op.phase, bytes_by_layer=layers
+            )
+        case PageOut(name) | PageIn(name):
+            return Moment(
+                function=function,
+                kind="page out" if isinstance(step, PageOut) else "page in",
+                name=name,
+                source=makers.get(name, "") if graph.tensors[name].is_temporary else name,
+                phase=None,
+                bytes_by_layer=layers,
+            )

@@ -1,0 +1,208 @@
+"""When nothing fits: a bigger budget, a smaller batch, a sparser update; each tried before it is advised.
+
+What is tried is built first, which takes longest; then it only matters whether something fits, not what is best.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from edgetrain.cost.analytic import StorageCost
+from edgetrain.errors import EdgetrainError, WayOut
+from edgetrain.graph.ir import TrainGraph
+from edgetrain.planner.make_plan import CostsByFunction, is_plannable, smallest_budget
+from edgetrain.planner.plan import Budget
+from edgetrain.planner.solvers.options import Progress, silent
+from edgetrain.units import show_bytes, show_bytes_up
+
+log = logging.getLogger(__name__)
+
+TIME_LIMIT_S = 30.0  # no new attempt begins after that
+
+# Sparser updates of each mode, the one that learns most first.
+_SPARSER: Mapping[str, tuple[str, ...]] = {
+    "full": ("lora", "bias", "head"),
+    "lora": ("bias", "head"),
+    "sparse": ("bias", "head"),
+    "names": ("bias", "head"),
+    "last-k": ("head",),
+    "norms": ("head",),
+    "bias": ("head",),
+    "head": (),
+}
+_TRAINS: Mapping[str, str] = {
+    "lora": "low-rank adapters need",
+    "bias": "biases alone need",
+    "head": "the last layer alone needs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What can be changed of a training step to make it smaller."""
+
+    batch: int
+    accumulate: int
+    update_mode: str
+
+
+# The graph of a variant with its costs. Raises an `EdgetrainError` for a model that cannot be trained that way.
+Build = Callable[[Variant], tuple[TrainGraph, CostsByFunction]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    asked: Variant
+    budget: Budget
+    build: Build
+    solver: str
+    storage: StorageCost | None
+    ends_s: float
+    clock: Callable[[], float]
+    progress: Progress
+
+    @property
+    def is_over(self) -> bool:
+        return self.clock() >= self.ends_s
+
+    def fits(self, variant: Variant) -> bool:
+        built = self._built(variant)
+        if built is None:
+            return False
+        limit_bytes = self.budget.memory_bytes or 0
+        return is_plannable(built[0], limit_bytes, built[1], solver=self.solver, storage=self.storage)
+
+    def smallest_bytes(self, variant: Variant) -> int | None:
+        """None for a model that cannot be trained that way."""
+        built = self._built(variant)
+        if built is None:
+            return None
+        return smallest_budget(*built, solver=self.solver, storage=self.storage)
+
+    def _built(self, variant: Variant) -> tuple[TrainGraph, CostsByFunction] | None:
+        """None for a model that cannot be trained that way. Tells what is tried."""
+        words = [f"train.batch={variant.batch}"] if variant.batch != self.asked.batch else []
+        words += [f"train.accumulate={variant.accumulate}"] if variant.accumulate != self.asked.accumulate else []
+        words += [f"update.mode={variant.update_mode}"] if variant.update_mode != self.asked.update_mode else []
+        self.progress(f"trying {' '.join(words)}", 0, 0)
+        try:
+            return self.build(variant)
+        except EdgetrainError as error:
+            log.info("%s: %s", variant, error.what)
+            return None
+
+
+def find_ways_out(
+    asked: Variant,
+    budget: Budget,
+    smallest_bytes: int,
+    build: Build,
+    *,
+    device: str,
+    device_bytes: int,
+    solver: str = "greedy",
+    storage: StorageCost | None = None,
+    time_limit_s: float = TIME_LIMIT_S,
+    clock: Callable[[], float] = time.monotonic,
+    progress: Progress = silent,
+) -> tuple[WayOut, ...]:
+    """A bigger budget, a smaller batch, a sparser update, in this order, each with what it needs or that it fails.
+
+    `smallest_bytes` is the least budget of the step as asked for. After `time_limit_s` nothing new is tried.
+    """
+    starts_s = clock()
+    search = _Search(
+        asked=asked,
+        budget=budget,
+        build=build,
+        solver=solver,
+        storage=storage,
+        ends_s=starts_s + time_limit_s,
+        clock=clock,
+        progress=progress,
+    )
+    return (
+        _bigger_budget(smallest_bytes, device, device_bytes),
+        _smaller_batch(replace(search, ends_s=starts_s + time_limit_s / 2)),
+        _sparser_update(search),
+    )
+
+
+def _bigger_budget(smallest_bytes: int, device: str, device_bytes: int) -> WayOut:
+    least = show_bytes_up(smallest_bytes)
+    if smallest_bytes > device_bytes:
+        text = f"a bigger device: {least} are needed, {device} has {show_bytes(device_bytes)}"
+        return WayOut(kind="budget", text=text, flags="", memory_bytes=smallest_bytes)
+    text = f"a bigger budget: {least} ({smallest_bytes} bytes) is the least that works"
+    return WayOut(kind="budget", text=text, flags=f"--budget {least}", memory_bytes=smallest_bytes)
+
+
+def _smaller_batch(search: _Search) -> WayOut:
+    """The largest divisor of the batch that fits, gradients summed up to the same; else the largest batch that does.
+
+    Summing gradients takes memory of its own, so one sample at a time may fit only without it.
+    """
+    asked = search.asked
+    if search.is_over:
+        return _no_batch("a smaller batch: none was found to fit in the time there was")
+    # The least of all first: where that does not fit, nothing else has to be built.
+    one_bytes = search.smallest_bytes(replace(asked, batch=1))
+    if one_bytes is None:
+        return _no_batch("a smaller batch does not help: none can be built")
+    if one_bytes > (search.budget.memory_bytes or 0):
+        needs = f"one sample at a time needs {show_bytes_up(one_bytes)}"
+        return replace(_no_batch(f"a smaller batch does not help: {needs}"), memory_bytes=one_bytes)
+    divisors = [size for size in range(1, asked.batch) if asked.batch % size == 0]
+    summed = [replace(asked, batch=size, accumulate=asked.accumulate * asked.batch // size) for size in divisors]
+    found = _largest_that_fits(search, summed)
+    if found is not None:
+        count = found.accumulate // asked.accumulate
+        text = f"a smaller batch: {found.batch} at a time fit, the gradients of {count} batches summed up"
+        flags = f"train.batch={found.batch} train.accumulate={found.accumulate}"
+        return WayOut(kind="batch", text=text, flags=flags, memory_bytes=None)
+    found = _largest_that_fits(search, [replace(asked, batch=size) for size in range(2, asked.batch)])
+    batch = found.batch if found is not None else 1
+    text = f"a smaller batch: {batch} of {asked.batch} fit, with an update after each"
+    return WayOut(kind="batch", text=text, flags=f"train.batch={batch}", memory_bytes=None)
+
+
+def _no_batch(text: str) -> WayOut:
+    return WayOut(kind="batch", text=text, flags="", memory_bytes=None)
+
+
+def _largest_that_fits(search: _Search, variants: Sequence[Variant]) -> Variant | None:
+    """The last that fits of variants that need more and more, by halving; as far as the time goes."""
+    low, high, best = 0, len(variants) - 1, None
+    while low <= high and not search.is_over:
+        middle = (low + high) // 2
+        if search.fits(variants[middle]):
+            best, low = variants[middle], middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _sparser_update(search: _Search) -> WayOut:
+    """The first of the sparser modes that fits; where none does, what the least of them needs."""
+    limit_bytes = search.budget.memory_bytes or 0
+    needs: dict[str, int] = {}
+    for mode in _SPARSER.get(search.asked.update_mode, ("head",)):
+        if search.is_over:
+            break
+        least_bytes = search.smallest_bytes(replace(search.asked, update_mode=mode))
+        if least_bytes is None:
+            continue
+        needs[mode] = least_bytes
+        if least_bytes <= limit_bytes:
+            text = f"a sparser update: {_TRAINS[mode]} {show_bytes_up(least_bytes)} or more"
+            return WayOut(kind="update", text=text, flags=f"update.mode={mode}", memory_bytes=least_bytes)
+    if not needs:
+        is_sparsest = not _SPARSER.get(search.asked.update_mode, ("head",))
+        why = f"`{search.asked.update_mode}` is the sparsest" if is_sparsest else "none was found in the time there was"
+        return WayOut(kind="update", text=f"a sparser update: {why}", flags="", memory_bytes=None)
+    mode = min(needs, key=needs.__getitem__)
+    text = f"a sparser update does not suffice: {_TRAINS[mode]} {show_bytes_up(needs[mode])}"
+    return WayOut(kind="update", text=text, flags="", memory_bytes=needs[mode])

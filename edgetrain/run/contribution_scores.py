@@ -1,0 +1,80 @@
+"""Contribution analysis on a device: a program and a few batches say what each parameter is worth training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgetrain.errors import DivergedError
+from edgetrain.graph.contribution import Contribution, forward_scores, gradient_scores, row_scores
+from edgetrain.run.engines.engine import EVALUATE, LABELS, STEP, Array, BatchSource, Engine, evaluated
+from edgetrain.run.loop.metrics import Metric
+
+ACCUMULATED = "accumulated"  # as the graph's builder names the gradients that grow over several batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Which tensors to score, and on how many training batches."""
+
+    inputs: tuple[str, ...]
+    names: tuple[str, ...]
+    batches: int
+    output_axes: Mapping[str, int] = field(default_factory=dict)  # weights whose outputs are scored one by one
+
+
+def scores_from_gradients(engine: Engine, source: BatchSource, calibration: Calibration) -> Contribution:
+    """‖mean gradient‖² of each parameter. The program must accumulate gradients and have applied none yet.
+
+    Raises `DivergedError` when a gradient is no number.
+    """
+    inputs = {name: engine.tensor(name) for name in calibration.inputs}
+    source.seek((0, 0))
+    for _ in range(calibration.batches):
+        source.fill(inputs, engine.tensor(LABELS))
+        engine.call(STEP)
+    gradients = {n: engine.tensor(f"{ACCUMULATED}:{n}") for n in calibration.names}
+    scores = _checked(gradient_scores(gradients))
+    return Contribution(tensors=scores, rows=row_scores(gradients, calibration.output_axes))
+
+
+def scores_from_forward_passes(
+    engine: Engine, source: BatchSource, calibration: Calibration, *, output: str, loss: Metric, seed: int
+) -> Contribution:
+    """An estimate of the same, without rows, from `evaluate` alone, for devices without the memory for a backward pass.
+
+    Parameters hold their old bytes afterwards. Raises `DivergedError` when a loss is no number.
+    """
+    inputs = {name: engine.tensor(name) for name in calibration.inputs}
+    labels = engine.tensor(LABELS)
+    batches: list[tuple[Mapping[str, Array], Array]] = []
+    source.seek((0, 0))
+    for _ in range(calibration.batches):
+        source.fill(inputs, labels)
+        batches.append(({n: a.copy() for n, a in inputs.items()}, labels.copy()))
+
+    def mean_loss() -> float:
+        tally = loss.tally()
+        for data, batch_labels in batches:
+            for name, value in data.items():
+                inputs[name][...] = value
+            engine.call(EVALUATE)
+            tally.add(loss.values(engine.tensor(evaluated(output)), batch_labels))
+        return tally.mean
+
+    parameters = {name: engine.tensor(name) for name in calibration.names}
+    scores = _checked(forward_scores(mean_loss, parameters, calibration.names, seed=seed))
+    return Contribution(tensors=scores, rows={})
+
+
+def _checked(scores: dict[str, float]) -> dict[str, float]:
+    broken = [name for name, score in scores.items() if not np.isfinite(score)]
+    if broken:
+        raise DivergedError(
+            f"the contribution of {len(broken)} tensors is no number, `{broken[0]}` first",
+            why="the model, or the calibration data, holds NaN or values that overflow",
+            fix="check the data for NaN, and that it is scaled as the model expects",
+        )
+    return scores

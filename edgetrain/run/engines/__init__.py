@@ -1,0 +1,1 @@
+"""Programs loaded and ready to be called: on this machine, or on a device that computes nothing."""

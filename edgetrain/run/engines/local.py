@@ -1,0 +1,336 @@
+"""Runs a compiled program on this machine: one arena, one library, and nothing copied between them.
+
+A program can be exchanged for another one of the same graph: parameters, state and inputs stay where they are, and so
+do the views of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from edgetrain.errors import DeviceError, InternalError
+from edgetrain.graph.ir import Op
+from edgetrain.program.artifact import GRAPH, Artifact
+from edgetrain.program.emit_c import ABI
+from edgetrain.program.image import loaded_bytes
+from edgetrain.run.engines.arena_memory import ArenaMemory
+from edgetrain.run.engines.stored_parameters import Mirror, mapped_file
+from edgetrain.units import show_bytes
+
+# EDGE_ERROR_* in runtime/edgetrain.h that the user can do something about.
+_FIXES: Mapping[int, str] = {
+    -2: "close the other engine of this program first: one can be open in a process",
+    -3: "pass fewer threads, or raise the limit on processes (`ulimit -u`)",
+    -4: "pass a page directory that exists and can be written to",
+    -5: "free space in the page directory, or choose another one",
+    -6: "check the disk under the page directory",
+}
+
+
+# What a thread of the pool or the pager writes of its stack, with the system's own page for it.
+_THREAD_BYTES = 16 * 1024
+
+
+def planned_process_bytes(artifact: Artifact, threads: int) -> int:
+    """What a process grows by when it opens the program and runs all of it: arena, code, variables, threads, and the
+    mapped copy of parameters that the program keeps in storage, whose memory the system may take back at any time.
+
+    Raises `DataError` when the library cannot be read.
+    """
+    manifest = artifact.manifest
+    is_paging = manifest.page_file_bytes > 0
+    started = threads - 1 + is_paging
+    image_bytes = loaded_bytes(artifact.library, is_paging=is_paging)
+    mirror_bytes = manifest.parameters_bytes if manifest.stores_tensors else 0
+    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES + mirror_bytes
+
+
+class _Facts(ctypes.Structure):
+    """`edge_program_facts` in runtime/internal.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64) for name in ("abi", "arena_bytes", "persistent_bytes", "saved_bytes", "page_file_bytes")
+    )
+
+
+class LocalEngine:
+    """An open program. Use it in a `with` statement, from one thread.
+
+    Arrays from `tensor` and `saved` are views of the arena: they change with every call. They stay readable after
+    `close`, which stops the program's threads and forgets its page file; the memory goes with the last view.
+
+    Where a program leaves parameters in storage, views of what a checkpoint holds are of a mirror: ask for them again
+    after a call. What is written to them reaches the program before its next call.
+    """
+
+    def __init__(self, artifact: Artifact, *, threads: int, page_directory: Path, reserve_bytes: int = 0) -> None:
+        """Maps the arena, fills in the initial parameters and opens the library. Raises `DeviceError`.
+
+        `reserve_bytes` is the largest arena that `switch` may go over to.
+        """
+        self._artifact = artifact
+        self._threads = threads
+        self._page_directory = page_directory
+        self._memory = ArenaMemory(artifact.manifest.arena_bytes, reserve_bytes=reserve_bytes)
+        self._mirror = Mirror(artifact.manifest, page_directory) if artifact.manifest.stores_tensors else None
+        self._read_parameters()
+        self._library: ctypes.CDLL | None = self._load_and_open(artifact)
+        self._entries = _entries_of(self._library, artifact)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def tensor(self, name: str) -> npt.NDArray[Any]:
+        """The persistent tensor `name`, as a view. Raises `InternalError` for any other name."""
+        record = self._artifact.manifest.tensors.get(name)
+        if record is None:
+            raise InternalError(f"the program has no persistent tensor `{name}`")
+        if self._mirror is not None and name in self._mirror:
+            return self._fetched(self._mirror).tensor(name)
+        assert record.offset is not None  # else it would be in the mirror
+        part = self._memory.view[record.offset : record.offset + record.nbytes]
+        return np.frombuffer(part, dtype=record.dtype).reshape(record.shape)
+
+    @property
+    def saved(self) -> memoryview:
+        """Parameters and optimizer state: what a checkpoint holds."""
+        memory = self._memory.view if self._mirror is None else self._fetched(self._mirror).memory
+        return memory[: self._artifact.manifest.saved_bytes]
+
+    def call(self, function: str) -> None:
+        """Runs `step`, `evaluate` or `apply` on what is in the arena.
+
+        Raises `DeviceError` naming the op whose kernel failed, or what paging failed on; then the parameters are as
+        the ops before it left them, and the last checkpoint has to be loaded.
+        """
+        if self._library is None:
+            raise InternalError(f"`{function}` was called after `close`")
+        if function not in self._artifact.manifest.functions:
+            raise InternalError(f"the program has no function `{function}`")
+        if self._mirror is not None and self._mirror.is_current:
+            self._mirror.put_back(self._memory.view, self._move("edge_stored_write"))
+        status = self._entries[function]()
+        if status != 0:
+            if status > 0:
+                raise _kernel_failure(function, self._artifact.graph.functions[function][status - 1])
+            raise _runtime_failure(self._library, f"`{function}` failed", status)
+
+    @property
+    def artifact(self) -> Artifact:
+        """The program that runs now."""
+        return self._artifact
+
+    def op_seconds(self, function: str) -> tuple[float, ...]:
+        """Seconds of each op of the function since this was last asked, for a program that was built to be profiled.
+
+        Raises `InternalError` for any other.
+        """
+        if self._library is None:
+            raise InternalError("a profile was asked for after `close`")
+        count = len(self._artifact.graph.functions[function])
+        try:
+            counted = (ctypes.c_double * count).in_dll(self._library, "edge_profile_seconds")
+        except ValueError as error:
+            raise InternalError("this program was not built to be profiled") from error
+        seconds = tuple(counted)
+        ctypes.memset(counted, 0, ctypes.sizeof(counted))
+        return seconds
+
+    def switch(self, artifact: Artifact) -> None:
+        """Goes on with another plan of the same graph; the memory that it does not need goes back to the system.
+
+        Only between calls. Parameters and state stay, bit for bit; inputs and outputs do where both programs keep
+        everything in memory, and so do views: ask for them again otherwise.
+        Raises `DeviceError` when the other program is of another graph or cannot be opened; then nothing has changed.
+        """
+        if self._library is None:
+            raise InternalError("`switch` was called after `close`")
+        if artifact.directory == self._artifact.directory:
+            return
+        _require_same_graph(self._artifact, artifact)
+        carried = None if _keep_the_same_places(self._artifact, artifact) else self._carried()
+        before, after = self._artifact.manifest.arena_bytes, artifact.manifest.arena_bytes
+        self._memory.resize(max(before, after))
+        try:
+            mirror = Mirror(artifact.manifest, self._page_directory) if artifact.manifest.stores_tensors else None
+            opened = self._load_and_open(artifact)
+        except BaseException:
+            self._memory.resize(before)
+            raise
+        self.close()
+        self._artifact, self._library, self._mirror = artifact, opened, mirror
+        self._entries = _entries_of(opened, artifact)
+        self._memory.resize(after)
+        self._memory.give_back(artifact.manifest.persistent_bytes if carried is None else 0)
+        if carried is not None:
+            self._put_down(carried)
+
+    def _carried(self) -> memoryview:
+        """Parameters, state and constants as in `parameters.bin`, in a mapped file: it is no part of the budget."""
+        if self._mirror is not None:
+            return self._fetched(self._mirror).memory
+        nbytes = self._artifact.manifest.parameters_bytes
+        carried = mapped_file(self._page_directory, nbytes)
+        memoryview(carried)[:] = self._memory.view[:nbytes]
+        return memoryview(carried)
+
+    def _put_down(self, carried: memoryview) -> None:
+        nbytes = self._artifact.manifest.parameters_bytes
+        (self._memory.view if self._mirror is None else self._mirror.memory)[:nbytes] = carried[:nbytes]
+        if self._mirror is not None:
+            self._mirror.is_current = True
+
+    def throttle_paging(self, bytes_per_second: int) -> None:
+        """Limits page traffic, to see on a fast disk what a slow one would do. 0 is no limit."""
+        if self._library is None:
+            raise InternalError("`throttle_paging` was called after `close`")
+        self._library.edge_page_throttle(ctypes.c_uint64(bytes_per_second))
+
+    def measured_peak_bytes(self) -> int:
+        """Bytes of the arena that were touched since the program began to run, as the kernel counts them.
+
+        Nothing is given back but by `switch`, so what is resident (or swapped out) now is the peak. Raises
+        `DeviceError` where the system does not say.
+        """
+        return self._memory.bytes_in_use()
+
+    def close(self) -> None:
+        """Stops the program's threads and unloads it. May be called twice."""
+        if self._library is not None:
+            self._library.edge_close()
+            _unload(self._library)
+            self._library = None
+
+    def _fetched(self, mirror: Mirror) -> Mirror:
+        if not mirror.is_current:
+            mirror.fetch(self._memory.view, self._move("edge_stored_read"))
+        return mirror
+
+    def _move(self, symbol: str) -> Callable[[int, int], None]:
+        """`edge_stored_read` or `edge_stored_write`, which raises."""
+        if self._library is None:
+            raise InternalError("parameters in storage were asked for after `close`")
+        library = self._library
+        function = library[symbol]
+        function.argtypes = (ctypes.c_uint32, ctypes.c_void_p)
+
+        def move(slot: int, address: int) -> None:
+            status = function(slot, address)
+            if status != 0:
+                raise _runtime_failure(library, "parameters in storage could not be moved", status)
+
+        return move
+
+    def _load_and_open(self, artifact: Artifact) -> ctypes.CDLL:
+        library = _load_library(artifact)
+        try:
+            self._open(library, artifact)
+        except BaseException:
+            _unload(library)
+            raise
+        return library
+
+    def _open(self, library: ctypes.CDLL, artifact: Artifact) -> None:
+        facts = _Facts.in_dll(library, "edge_program")
+        arena_bytes = artifact.manifest.arena_bytes
+        if facts.abi != ABI or facts.arena_bytes != arena_bytes:
+            raise DeviceError(
+                f"{artifact.library} does not belong to its manifest",
+                why=f"it has ABI {facts.abi} and an arena of {show_bytes(facts.arena_bytes)}",
+                fix="build the program again",
+            )
+        library.edge_open.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)
+        library.edge_error.restype = ctypes.c_char_p
+        library.edge_close.restype = None
+        status = library.edge_open(self._memory.address, arena_bytes, self._threads, bytes(self._page_directory))
+        if status != 0:
+            raise _runtime_failure(library, "the program could not be opened", status)
+
+    def _read_parameters(self) -> None:
+        path, count = self._artifact.parameters, self._artifact.manifest.parameters_bytes
+        memory = self._memory.view if self._mirror is None else self._mirror.memory
+        done = 0
+        try:
+            with path.open("rb", buffering=0) as stream:
+                while done < count:
+                    got = stream.readinto(memory[done:count])
+                    if not got:
+                        break
+                    done += got
+        except OSError as error:
+            raise DeviceError(f"{path} cannot be read", why=str(error), fix="build the program again") from error
+        if done != count:
+            raise DeviceError(
+                f"{path} holds {done} of {count} bytes", why="it was cut short", fix="build the program again"
+            )
+        if self._mirror is not None:
+            self._mirror.is_current = True
+
+
+def _kernel_failure(function: str, op: Op) -> DeviceError:
+    source = f", made from {op.source}," if op.source else ""
+    return DeviceError(
+        f"`{function}` failed at op `{op.name}`",
+        why=f"its kernel `{op.kernel}`{source} reported an error",
+        fix="report this as a bug with the dumped program",
+    )
+
+
+def _runtime_failure(library: ctypes.CDLL, what: str, status: int) -> DeviceError:
+    words = library.edge_error().decode(errors="replace")
+    return DeviceError(what, why=f"{words} (code {status})", fix=_FIXES.get(status, ""))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _entries_of(library: ctypes.CDLL, artifact: Artifact) -> Mapping[str, Callable[[], int]]:
+    """Once: every look-up in a library makes an object that only the garbage collector frees."""
+    return {name: library[f"edge_{name}"] for name in artifact.manifest.functions}
+
+
+def _unload(library: ctypes.CDLL) -> None:
+    """Without this the loader would answer the next load of the same path with these very pages, even if a new build
+    has replaced the file."""
+    _libc().dlclose(ctypes.c_void_p(library._handle))
+
+
+def _require_same_graph(running: Artifact, other: Artifact) -> None:
+    if running.manifest.files[GRAPH] != other.manifest.files[GRAPH]:
+        raise DeviceError(
+            f"{other.directory} is a program of another graph",
+            why="its parameters are not those of the program that runs",
+            fix="plan and build it from the graph of the run",
+        )
+
+
+def _keep_the_same_places(running: Artifact, other: Artifact) -> bool:
+    """Whether what one step hands to the next lies in the same bytes of the arena in both programs."""
+    one, two = running.manifest, other.manifest
+    stored = one.stores_tensors or two.stores_tensors  # each program has a page file of its own
+    return not stored and (one.tensors, one.persistent_bytes) == (two.tensors, two.persistent_bytes)
+
+
+def _load_library(artifact: Artifact) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(artifact.library.resolve()), mode=ctypes.RTLD_LOCAL)
+    except OSError as error:
+        manifest = artifact.manifest
+        raise DeviceError(
+            f"{artifact.library} cannot be loaded on this machine",
+            why=f"{error}; it was built for target `{manifest.target_name}` {manifest.triple}".rstrip(),
+            fix="run it on that device, or compile for `--target host`",
+        ) from error

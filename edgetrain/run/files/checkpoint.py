@@ -1,0 +1,338 @@
+"""One file that holds everything a run needs to go on as if it had never stopped.
+
+    magic (8 bytes) | header length (8, little endian) | header (canonical JSON) | payload | sha256 of all before (32)
+
+The payload is the engine's saved memory, streamed in pieces: a checkpoint never costs a second copy in RAM. A run
+keeps two, `checkpoint.bin` and the one before it, and goes back to the older when the newer does not verify.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from edgetrain.errors import DataError, DeviceError
+from edgetrain.files.atomic_file import disk_error, replaced_file, sync_directory
+from edgetrain.run.loop.early_stopping import Best
+from edgetrain.units import show_bytes
+
+log = logging.getLogger(__name__)
+
+FORMAT = "edgetrain.checkpoint/2"
+NEWEST = "checkpoint.bin"
+PREVIOUS = "checkpoint.previous.bin"
+BEST = "best.bin"
+
+_MAGIC = b"EDGETRN\n"  # the newline shows up damage by text-mode copies
+_LENGTH_BYTES = 8
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_PREFIX_BYTES = len(_MAGIC) + _LENGTH_BYTES
+_CHUNK_BYTES = 1 << 20
+_MOST_HEADER_BYTES = 1 << 30  # a damaged length must not make us allocate the machine away
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """The metrics after one epoch (counted from 1), by name."""
+
+    epoch: int
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run has come: with the saved memory, all that decides what its next steps do."""
+
+    step: int  # optimizer steps done
+    position: tuple[int, int]  # (epoch, batch) to read next
+    steps_per_epoch: int
+    seed: int
+    losses: tuple[float, ...] = ()  # one for each step done
+    validations: tuple[Validation, ...] = ()
+    best: Best | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a checkpoint says about its payload."""
+
+    program_sha256: str
+    payload_bytes: int
+    progress: Progress
+
+    def to_json(self) -> str:
+        """Canonical: the same header gives the same bytes."""
+        progress = {name: getattr(self.progress, name) for name in ("step", "position", "steps_per_epoch", "seed")}
+        progress |= {
+            "losses": _packed(self.progress.losses),
+            "validations": [asdict(v) for v in self.progress.validations],
+            "best": asdict(self.progress.best) if self.progress.best is not None else None,
+        }
+        data = {
+            "format": FORMAT,
+            "program_sha256": self.program_sha256,
+            "payload_bytes": self.payload_bytes,
+            "progress": progress,
+        }
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _packed(losses: Sequence[float]) -> str:
+    """As text of 11 bytes each, in little-endian order. Numerals would cost ten times that in the making, and a run has
+    one for every step."""
+    return base64.b64encode(np.asarray(losses, dtype="<f8").tobytes()).decode()
+
+
+def _unpacked(text: str) -> tuple[float, ...]:
+    return tuple(np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8").tolist())
+
+
+class _DamageError(Exception):
+    """The file is not what was written; the text says how it shows."""
+
+
+class _Hash(Protocol):
+    def update(self, data: bytes | memoryview, /) -> None: ...
+    def digest(self) -> bytes: ...
+
+
+def save_checkpoint(
+    path: Path,
+    saved: memoryview,
+    progress: Progress,
+    *,
+    program_sha256: str,
+    keep_old_as: Path | None = None,
+) -> None:
+    """Writes the checkpoint so that `path` holds the old one or the new one, whatever happens in between.
+
+    With `keep_old_as` the old one moves there in the instant before the new one takes its place.
+
+    Raises `DeviceError` when the disk refuses; files that were there before are intact.
+    """
+    payload = saved.cast("B")
+    header = Header(program_sha256=program_sha256, payload_bytes=payload.nbytes, progress=progress)
+    text = header.to_json().encode()
+    digest = hashlib.sha256()
+    with replaced_file(path, keep_old_as=keep_old_as) as file:
+        for piece in (_MAGIC, len(text).to_bytes(_LENGTH_BYTES, "little"), text):
+            digest.update(piece)
+            file.write(piece)
+        for start in range(0, payload.nbytes, _CHUNK_BYTES):
+            chunk = payload[start : start + _CHUNK_BYTES]
+            digest.update(chunk)
+            file.write(chunk)
+        file.write(digest.digest())
+
+
+def save_run_checkpoint(out: Path, saved: memoryview, progress: Progress, *, program_sha256: str) -> Path:
+    """`save_checkpoint` as the run's newest; the one that was newest becomes the previous."""
+    path = out / NEWEST
+    save_checkpoint(path, saved, progress, program_sha256=program_sha256, keep_old_as=out / PREVIOUS)
+    return path
+
+
+def read_header(path: Path) -> Header:
+    """Verifies the whole file and returns its header. Raises `DataError` when it is missing or damaged."""
+    try:
+        with _opened(path) as file:
+            return _verify(file)
+    except _DamageError as damage:
+        raise _damaged(path, damage) from damage
+
+
+def load_checkpoint(path: Path, saved: memoryview, *, program_sha256: str) -> Progress:
+    """Verifies the file to its last byte, then fills `saved` from it.
+
+    Any `DataError` leaves `saved` as it was. The bytes are hashed once more on their way into `saved`: should the
+    disk fail between the two readings, the error is a `DeviceError` and `saved` is not to be used.
+
+    Raises `DataError` for a file that is missing, damaged, or of another program.
+    """
+    try:
+        return _load(path, saved, program_sha256)
+    except _DamageError as damage:
+        raise _damaged(path, damage) from damage
+
+
+def load_run_checkpoint(out: Path, saved: memoryview, *, program_sha256: str) -> Progress:
+    """`load_checkpoint` of the run's newest, or with a warning of the previous when the newest is damaged.
+
+    After such a fall-back the previous *is* the newest: the next save must not push a good file out for a bad one.
+    A sound checkpoint of another program is a mistake in the command, not damage, and is never passed over.
+
+    Raises `DataError` naming both files when neither can be used.
+    """
+    newest, previous = out / NEWEST, out / PREVIOUS
+    try:
+        return _load(newest, saved, program_sha256)
+    except _DamageError as damage:
+        if not previous.exists():
+            raise _damaged(newest, damage) from damage
+        try:
+            progress = _load(previous, saved, program_sha256)
+        except _DamageError as second:
+            raise DataError(
+                f"neither `{newest}` nor `{previous}` can be used",
+                why=f"the first: {damage}; the second: {second}",
+                fix="restore one of them from a copy, or start again without --resume",
+            ) from second
+        log.warning("cannot use `%s`: %s; going back to step %d from `%s`", newest, damage, progress.step, previous)
+    promote_previous(out)
+    return progress
+
+
+def promote_previous(out: Path) -> None:
+    """Drops the newest checkpoint: the previous one takes its place."""
+    (out / PREVIOUS).replace(out / NEWEST)
+    sync_directory(out)
+
+
+def remove_run_checkpoints(out: Path) -> None:
+    """Clears the way for a new run, so that it can never go back to a checkpoint of an older one."""
+    for path in (out / NEWEST, out / PREVIOUS, out / BEST):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, with everything the system has against reading it told as damage."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise _DamageError(f"it cannot be read: {error.strerror or error}") from error
+
+
+def _load(path: Path, saved: memoryview, program_sha256: str) -> Progress:
+    with _opened(path) as file:
+        header = _verify(file)
+        _check_program(path, header, saved, program_sha256)
+        try:
+            is_same = _fill(file, header, saved)
+        except OSError as error:
+            raise _changed(path, error.strerror or str(error)) from error
+        if not is_same:
+            raise _changed(path, "a second reading gave other bytes than the first")
+    return header.progress
+
+
+def _verify(file: BinaryIO) -> Header:
+    """Reads the file from its start to its end. Raises `_DamageError` unless every byte is as it was written."""
+    digest = hashlib.sha256()
+    prefix = file.read(_PREFIX_BYTES)
+    if not prefix:
+        raise _DamageError("it is empty")
+    if not prefix.startswith(_MAGIC[: len(prefix)]):
+        raise _DamageError("it does not begin like a checkpoint")
+    digest.update(prefix)
+    text_bytes = int.from_bytes(prefix[len(_MAGIC) :], "little")
+    if len(prefix) < _PREFIX_BYTES or text_bytes > _MOST_HEADER_BYTES:
+        raise _DamageError("its header is cut off")
+    text = file.read(text_bytes)
+    digest.update(text)
+    if len(text) < text_bytes:
+        raise _DamageError(f"it ends after {len(prefix) + len(text)} bytes, within its header")
+    payload_bytes = _payload_bytes(text)
+    read_bytes = sum(len(chunk) for chunk in _hashed_chunks(file, digest, payload_bytes))
+    if read_bytes < payload_bytes:
+        raise _DamageError(f"it holds {show_bytes(read_bytes)} of {show_bytes(payload_bytes)}")
+    trailer = file.read(_DIGEST_BYTES + 1)
+    if len(trailer) != _DIGEST_BYTES:
+        raise _DamageError("its check sum is cut off" if len(trailer) < _DIGEST_BYTES else "something follows its end")
+    if trailer != digest.digest():
+        raise _DamageError("its check sum does not match its content")
+    # Only a header that the check sum vouches for is interpreted.
+    return _header_from_json(json.loads(text))
+
+
+def _payload_bytes(text: bytes) -> int:
+    """The payload's size from a header that nothing vouches for yet."""
+    try:
+        size = json.loads(text)["payload_bytes"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _DamageError("its header is not readable") from error
+    if not isinstance(size, int) or size < 0:
+        raise _DamageError("its header is not readable")
+    return size
+
+
+def _hashed_chunks(file: BinaryIO, digest: _Hash, total_bytes: int) -> Iterator[bytes]:
+    left = total_bytes
+    while left > 0 and (chunk := file.read(min(left, _CHUNK_BYTES))):
+        digest.update(chunk)
+        left -= len(chunk)
+        yield chunk
+
+
+def _fill(file: BinaryIO, header: Header, saved: memoryview) -> bool:
+    """Reads the verified payload into `saved`; says whether the file still has the content that was verified."""
+    digest = hashlib.sha256()
+    target = saved.cast("B")
+    file.seek(0)
+    prefix = file.read(_PREFIX_BYTES)
+    digest.update(prefix)
+    digest.update(file.read(int.from_bytes(prefix[len(_MAGIC) :], "little")))
+    filled = 0
+    for chunk in _hashed_chunks(file, digest, header.payload_bytes):
+        target[filled : filled + len(chunk)] = chunk
+        filled += len(chunk)
+    return filled == header.payload_bytes and file.read(_DIGEST_BYTES) == digest.digest()
+
+
+def _check_program(path: Path, header: Header, saved: memoryview, program_sha256: str) -> None:
+    if header.program_sha256 != program_sha256 or header.payload_bytes != saved.nbytes:
+        raise DataError(
+            f"`{path}` belongs to another program",
+            why=f"it was saved by program {header.program_sha256[:12]} with {show_bytes(header.payload_bytes)} of "
+            f"parameters and state; this is program {program_sha256[:12]} with {show_bytes(saved.nbytes)}",
+            fix="resume with the model, recipe and budget of the first run, or start again without --resume",
+        )
+
+
+def _header_from_json(data: dict[str, Any]) -> Header:
+    if data.get("format") != FORMAT:
+        raise _DamageError(f"it has the format `{data.get('format')}`, and this version of edgetrain reads `{FORMAT}`")
+    progress = data["progress"]
+    return Header(
+        program_sha256=data["program_sha256"],
+        payload_bytes=data["payload_bytes"],
+        progress=Progress(
+            step=progress["step"],
+            position=(progress["position"][0], progress["position"][1]),
+            steps_per_epoch=progress["steps_per_epoch"],
+            seed=progress["seed"],
+            losses=_unpacked(progress["losses"]),
+            validations=tuple(Validation(**v) for v in progress["validations"]),
+            best=Best(**progress["best"]) if progress["best"] is not None else None,
+        ),
+    )
+
+
+def _damaged(path: Path, damage: _DamageError) -> DataError:
+    return DataError(
+        f"the checkpoint `{path}` cannot be used",
+        why=str(damage),
+        fix="restore the file from a copy, or start again without --resume",
+    )
+
+
+def _changed(path: Path, why: str) -> DeviceError:
+    return DeviceError(
+        f"`{path}` failed while it was read, after it had verified",
+        why=why,
+        fix="check the disk, and that no other run writes to the same folder",
+    )

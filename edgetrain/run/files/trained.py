@@ -1,0 +1,142 @@
+"""A run folder opened again: its program with its trained parameters, and no compiler."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgetrain.dataset.batches import evaluation_batches
+from edgetrain.dataset.convert import Conversion, check_sample
+from edgetrain.dataset.samples import Dataset, Part, Samples
+from edgetrain.errors import DataError
+from edgetrain.graph.ir import Role
+from edgetrain.program.artifact import Artifact, load_artifact
+from edgetrain.recipes import Recipe
+from edgetrain.run.engines.engine import EVALUATE, LABELS, Array, evaluated
+from edgetrain.run.engines.local import LocalEngine
+from edgetrain.run.execute import RunFolder
+from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, load_checkpoint, read_header
+from edgetrain.run.loop.evaluation import evaluate
+from edgetrain.run.loop.feed import TEST, DatasetFeed
+from edgetrain.run.loop.labels import fitting_part
+from edgetrain.run.loop.learning_rate import LearningRate
+from edgetrain.run.loop.settings import TrainSettings, loss_options_of
+
+_TRAINING_PREFIX = "train."  # what the training loop feeds: labels, the learning rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedRun:
+    """A run that has a checkpoint. `checkpoint` holds the best parameters where the run knew which those are."""
+
+    folder: RunFolder
+    recipe: Recipe
+    program: Artifact
+    checkpoint: Path
+    step: int
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        names = (tensor.name for tensor in self.program.graph.by_role(Role.INPUT))
+        return tuple(name for name in names if not name.startswith(_TRAINING_PREFIX))
+
+    @property
+    def output(self) -> str:
+        """The model's first output, by its ONNX name: the one that the loss read."""
+        prefix = evaluated("")
+        names = (tensor.name for tensor in self.program.graph.by_role(Role.OUTPUT))
+        return next(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+
+def open_run(path: Path) -> TrainedRun:
+    """Raises `DataError` when `path` is not a run folder, or its program or checkpoints are damaged."""
+    folder = RunFolder(path)
+    recipe = read_recipe(folder)
+    checkpoint, step = trained_checkpoint(path)
+    return TrainedRun(
+        folder=folder, recipe=recipe, program=load_artifact(folder.program), checkpoint=checkpoint, step=step
+    )
+
+
+def read_recipe(folder: RunFolder, overrides: tuple[str, ...] = ()) -> Recipe:
+    """The recipe a run was started with. Raises `DataError` where there is none, `UsageError` for bad overrides."""
+    try:
+        text = folder.recipe.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"`{folder.path}` is not a run folder",
+            why=f"{folder.recipe.name} cannot be read: {error}",
+            fix="give the folder that `edgetrain fit` named at its end, like `runs/digits`",
+        ) from error
+    return Recipe.from_json(text, overrides)
+
+
+def trained_checkpoint(path: Path) -> tuple[Path, int]:
+    """The best parameters of the run where they were kept, else its newest."""
+    newest = path / NEWEST if (path / NEWEST).exists() else path / PREVIOUS
+    progress = read_header(newest).progress
+    if progress.best is not None and progress.best.step != progress.step and (path / BEST).exists():
+        best = read_header(path / BEST).progress
+        if best.step == progress.best.step:
+            return path / BEST, best.step
+    return newest, progress.step
+
+
+@contextlib.contextmanager
+def trained_engine(run: TrainedRun, *, threads: int) -> Iterator[LocalEngine]:
+    """The run's program on this machine, its memory holding the trained parameters. Raises as `load_checkpoint`."""
+    with LocalEngine(run.program, threads=threads, page_directory=run.folder.path) as engine:
+        load_checkpoint(run.checkpoint, engine.saved, program_sha256=read_header(run.checkpoint).program_sha256)
+        yield engine
+
+
+def evaluate_run(run: TrainedRun, part: Part, *, threads: int) -> Mapping[str, float]:
+    """Loss and metric of the run's recipe over every sample of the part.
+
+    Raises `DataError` when the data does not fit the model.
+    """
+    recipe = run.recipe
+    conversion = Conversion.of(recipe.data)
+    inputs = {name: run.program.graph.tensors[name] for name in run.inputs}
+    check_sample(part.features[0], {n: (t.shape[1:], t.dtype) for n, t in inputs.items()}, conversion)
+    part = fitting_part(part, recipe.train.loss, run.program.graph, run.output, name="the test part")
+    settings = TrainSettings(
+        program_sha256="",
+        inputs=run.inputs,
+        output=run.output,
+        loss=recipe.train.loss,
+        loss_options=loss_options_of(recipe.train),
+        epochs=1,
+        learning_rate=LearningRate(peak=recipe.train.learning_rate),
+        metrics=(recipe.metric,),
+    )
+    # Only the evaluation part is read; a feed also wants a training part that fills a batch.
+    batch = inputs[run.inputs[0]].shape[0]
+    enough = np.zeros(batch, np.int64)
+    feed = DatasetFeed(
+        Dataset(name="", train=part.take(enough), test=part),
+        batch=batch,
+        seed=recipe.train.seed,
+        conversion=conversion,
+    )
+    with trained_engine(run, threads=threads) as engine:
+        return evaluate(engine, feed, settings, TEST) or {}
+
+
+def predict(run: TrainedRun, features: Samples, *, threads: int) -> Array:
+    """The model's first output for each sample, as the loss sees it: logits for a classifier."""
+    conversion = Conversion.of(run.recipe.data)
+    part = Part(features=features, labels=np.zeros(len(features), np.int64))
+    with trained_engine(run, threads=threads) as engine:
+        inputs = {name: engine.tensor(name) for name in run.inputs}
+        outputs = engine.tensor(evaluated(run.output))
+        unused_labels = np.zeros(len(outputs), engine.tensor(LABELS).dtype)
+        rows = []
+        for valid_rows in evaluation_batches(part, inputs, unused_labels, conversion):
+            engine.call(EVALUATE)
+            rows.append(outputs[:valid_rows].copy())
+    return np.concatenate(rows) if rows else np.zeros((0, *outputs.shape[1:]), outputs.dtype)

@@ -1,0 +1,1 @@
+"""The training loop and all that it asks: batches, rates, metrics, early stopping, the log."""

@@ -1,0 +1,13 @@
+"""The C runtime's files, as they are shipped in the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+RUNTIME_SOURCES = ("arena.c", "threads.c", "pager.c", "page_file.c", "profile.c")
+RUNTIME_HEADERS = ("edgetrain.h", "internal.h")
+
+
+def runtime_text(name: str) -> str:
+    """A file of the C runtime, as it is shipped in the package."""
+    return (files("edgetrain.runtime") / name).read_text(encoding="utf-8")

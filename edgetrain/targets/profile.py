@@ -1,0 +1,252 @@
+"""Targets: the devices we compile for and plan against. Data only, read from TOML.
+
+Every number in a profile says where it comes from: `{ value = 8.0e9, source = "datasheet: ..." }`, where the source
+begins with `datasheet`, `measurement` or `assumption` (and `detected`, for what the profile `host` reads at load time).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgetrain.errors import UsageError
+from edgetrain.locate import data_path, user_config_dir
+from edgetrain.schema import close_to, is_numeric, read_table, setting
+from edgetrain.targets.host import HostFacts, read_host
+from edgetrain.units import Bytes, Seconds, Watts
+
+HOST = "host"
+OPERATING_SYSTEMS = ("linux", "android", "bare-metal")
+ACCELERATORS = ("", "cuda")
+STORAGE_KINDS = ("sd-card", "nvme", "ufs", "disk", "host-memory")
+SOURCE_KINDS = ("datasheet", "measurement", "assumption")
+MEASURED_BY = "measurement: edgetrain targets calibrate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codegen:
+    """What the compiler needs to know. `vector_bits` is 32 where there is one float at a time."""
+
+    triple: str = setting()  # LLVM's name; empty: this machine
+    cpu: str = setting()
+    features: str = setting("")
+    vector_bits: int = setting(minimum=32)
+    vector_registers: int = setting(minimum=1)
+    cores: int = setting(minimum=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where tensors are paged to."""
+
+    kind: str = setting(choices=STORAGE_KINDS)
+    read_bytes_per_s: float = setting(above=0)
+    write_bytes_per_s: float = setting(above=0)
+    joules_per_byte_read: float = setting(minimum=0)
+    joules_per_byte_written: float = setting(minimum=0)
+    latency_s: Seconds = setting(minimum=0)  # noqa: RUF009 (of each transfer, beside its bytes)
+    overlaps: bool = setting(True)  # transfers go on beside the ops; without it each op waits for them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One device. Rates are sustained, not peak: plans promise seconds."""
+
+    name: str = setting()
+    summary: str = setting()
+    os: str = setting(choices=OPERATING_SYSTEMS)
+    accelerator: str = setting("", choices=ACCELERATORS)
+    note: str = setting("")  # what a user must know before believing the numbers
+    memory_bytes: Bytes = setting(above=0)  # noqa: RUF009
+    flops_per_s: float = setting(above=0)
+    memory_bytes_per_s: float = setting(above=0)
+    launch_s: Seconds = setting(minimum=0)  # noqa: RUF009 (from one kernel call to the next)
+    joules_per_flop: float = setting(minimum=0)
+    joules_per_byte: float = setting(minimum=0)
+    idle_w: Watts = setting(minimum=0)  # noqa: RUF009
+    codegen: Codegen
+    storage: Storage | None
+    sources: Mapping[str, str]  # where each number comes from, by its dotted key
+
+    @property
+    def is_host(self) -> bool:
+        """Whether programs for it run on this machine."""
+        return self.codegen.triple == ""
+
+    @property
+    def rates_basis(self) -> str:
+        """What the rate of arithmetic, and so every promised second, rests on: `measured on 2026-01-31`, `assumed`."""
+        source = self.sources.get("flops_per_s", "")
+        if source.startswith(MEASURED_BY):
+            return f"measured on {source.rpartition(' ')[2]}"
+        return {"measurement": "measured", "datasheet": "datasheet"}.get(source.partition(":")[0], "assumed")
+
+
+_TABLES: Mapping[str, type] = {"codegen": Codegen, "storage": Storage}
+
+
+def list_targets() -> tuple[str, ...]:
+    """The names of the profiles that come with edgetrain, sorted."""
+    return tuple(sorted(path.stem for path in data_path("targets").glob("*.toml")))
+
+
+def list_user_targets(folder: Path | None = None) -> tuple[str, ...]:
+    """The names of the profiles that the user keeps, sorted. One called as a shipped one takes its place."""
+    return tuple(sorted(path.stem for path in user_targets_dir(folder).glob("*.toml")))
+
+
+def user_targets_dir(folder: Path | None = None) -> Path:
+    return (folder or user_config_dir()) / "targets"
+
+
+def load_target(name_or_path: str | Path) -> Target:
+    """The profile of that name, or in that file. `host` is completed with what this machine is.
+
+    A profile that the user keeps goes before a shipped one; where it is of this machine, it is completed as well.
+    Raises `UsageError`: for an unknown name with the close ones, for a broken profile with all of its mistakes.
+    """
+    path = _find_target(name_or_path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"target profile {path} is not valid TOML", why=str(error)) from error
+    target = parse_target(data, name=path.stem, where=str(path))
+    is_of_this_machine = str(name_or_path) == HOST or (target.is_host and path.parent == user_targets_dir())
+    return complete_host(target, read_host()) if is_of_this_machine else target
+
+
+def parse_target(data: Mapping[str, Any], *, name: str, where: str) -> Target:
+    """A profile from its parsed TOML. Raises one `UsageError` that lists every mistake."""
+    mistakes: list[str] = []
+    sources: dict[str, str] = {}
+    given: dict[str, Any] = {"name": name, "sources": sources, "storage": None, "codegen": None}
+    for table, kind in _TABLES.items():
+        if table in data:
+            values = _take_sources(kind, data[table], f"{table}.", sources, mistakes)
+            given[table] = read_table(kind, values, where=f"{table}.", mistakes=mistakes)
+        elif table == "codegen":
+            mistakes.append("`codegen` is missing: write a table `[codegen]`")
+    for key in ("name", "sources"):
+        if key in data:
+            mistakes.append(f"`{key}` is not a known key: the file's name and the numbers give it")
+    top = {key: value for key, value in data.items() if key not in given}
+    target = read_table(
+        Target, _take_sources(Target, top, "", sources, mistakes), where="", mistakes=mistakes, given=given
+    )
+    if mistakes or target is None:
+        count = "one mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+        raise UsageError(
+            f"target profile {where} has {count}:\n" + "\n".join(f"  - {mistake}" for mistake in mistakes),
+            fix="correct the file; every profile in `targets/` is a working example",
+        )
+    return target
+
+
+def complete_host(target: Target, facts: HostFacts) -> Target:
+    """The profile `host` with what was read from this machine in place of its fallbacks.
+
+    The rate of arithmetic is scaled from the profile's by cores and vector width: the same assumption per lane.
+    """
+    codegen = target.codegen
+    lanes = facts.isa.vector_bits * facts.cores / (codegen.vector_bits * codegen.cores)
+    cores = facts.cores / codegen.cores
+    is_measured_here = lanes == cores == 1 and target.sources["flops_per_s"].startswith(MEASURED_BY)
+    detected = {
+        "memory_bytes": "detected: total memory, or the cgroup's limit where that is less",
+        "flops_per_s": "detected: the profile's assumption per vector lane, times the lanes and cores found",
+        "memory_bytes_per_s": "detected: the profile's assumption per core, times the cores found",
+        "codegen.vector_bits": "detected: CPU flags",
+        "codegen.vector_registers": "detected: CPU flags",
+        "codegen.cores": "detected: affinity, or the cgroup's limit where that is less",
+    }
+    if is_measured_here:
+        detected |= {key: target.sources[key] for key in ("flops_per_s", "memory_bytes_per_s")}
+    return dataclasses.replace(
+        target,
+        memory_bytes=Bytes(facts.memory_bytes),
+        flops_per_s=target.flops_per_s * lanes,
+        memory_bytes_per_s=target.memory_bytes_per_s * cores,
+        codegen=Codegen(
+            triple="",
+            cpu=facts.isa.cpu,
+            features=facts.isa.features,
+            vector_bits=facts.isa.vector_bits,
+            vector_registers=facts.isa.vector_registers,
+            cores=facts.cores,
+        ),
+        sources={**target.sources, **detected},
+    )
+
+
+def _find_target(name_or_path: str | Path) -> Path:
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or "/" in text or text.endswith(".toml"):
+        if not Path(text).is_file():
+            raise UsageError(f"there is no target profile {text}", fix="check the path, or use a name from `targets`")
+        return Path(text)
+    known = sorted({*list_targets(), *list_user_targets()})
+    if text not in known:
+        raise UsageError(
+            f"there is no target `{text}`{close_to(text, known)}",
+            why=f"the targets are {', '.join(known)}",
+            fix="use one of them, or the path of a .toml profile",
+        )
+    kept = user_targets_dir() / f"{text}.toml"
+    return kept if kept.is_file() else data_path("targets", f"{text}.toml")
+
+
+def to_toml(target: Target) -> str:
+    """A profile file that reads back as this target; what was detected is written down as measured."""
+    plain = dataclasses.asdict(target)
+    tables = {"": plain, **{table: plain.pop(table) for table in _TABLES}}
+    lines: list[str] = []
+    for table, values in tables.items():
+        if values is None:
+            continue
+        lines += ["", f"[{table}]"] if table else []
+        for key, value in values.items():
+            if key in ("name", "sources"):
+                continue
+            source = target.sources.get(f"{table}.{key}" if table else key)
+            lines.append(f"{key} = {_toml_value(value, source)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: object, source: str | None) -> str:
+    text = json.dumps(value)  # strings and numbers are written alike
+    if source is None:
+        return text
+    kind, _, rest = source.partition(":")
+    source = f"measurement: detected,{rest}" if kind == "detected" else source
+    return f"{{ value = {text}, source = {json.dumps(source, ensure_ascii=False)} }}"
+
+
+def _take_sources(
+    kind: type, table: object, where: str, sources: dict[str, str], mistakes: list[str]
+) -> dict[str, object]:
+    """The table with `{ value, source }` replaced by the value; the sources go to `sources`."""
+    if not isinstance(table, Mapping):
+        mistakes.append(f"`{where.rstrip('.')}` is `{table}`, expected a table")
+        return {}
+    hints = typing.get_type_hints(kind)
+    values: dict[str, object] = {}
+    for key, value in table.items():
+        values[key] = value
+        if key not in hints or not is_numeric(hints[key]):
+            continue
+        if not isinstance(value, Mapping) or set(value) != {"value", "source"}:
+            mistakes.append(f'`{where}{key}` needs a source: write `{{ value = ..., source = "datasheet: ..." }}`')
+            values[key] = value.get("value") if isinstance(value, Mapping) else value
+            continue
+        source = value["source"]
+        if not isinstance(source, str) or source.partition(":")[0] not in SOURCE_KINDS:
+            mistakes.append(f"`{where}{key}` has the source `{source}`: begin with one of {', '.join(SOURCE_KINDS)}")
+        values[key] = value["value"]
+        sources[where + key] = str(source)
+    return values
