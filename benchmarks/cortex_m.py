@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.measure import add_json_option, publish
 from edgetrain.compiler.fuse_updates import fuse_updates
-from edgetrain.compiler.lower import CodegenTarget, Lowered, compile_kernels, lower, scratch_of
+from edgetrain.compiler.lower import Lowered, compile_kernels, lower, scratch_of
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
@@ -34,7 +34,6 @@ from edgetrain.graph.persistent import SHIPPED_ROLES
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Array
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.pipeline.job import codegen_of, device_costs
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget
 from edgetrain.program.emit_c import emit_driver, emit_header
@@ -96,13 +95,13 @@ def count(lowered: Lowered, initial: Mapping[str, Array], target: Target, batch:
     with tempfile.TemporaryDirectory(prefix="edgetrain-cortex-m-") as name:
         folder = Path(name)
         arena_bytes = _lay_out(folder, lowered, initial, target, batch)
-        compiler = find_compiler(target.codegen.triple, cpu=target.codegen.cpu)
+        compiler = find_compiler(target.device.codegen.triple, cpu=target.device.codegen.cpu)
         sources: list[str | Path] = [board.FILES / "cortex_m_main.c", "driver.c", *RUNTIME_SOURCES, "kernels.o"]
         options = (f"-DSTEPS={STEPS}", "-DEDGE_PROFILE", "-Wl,--gc-sections")
         built = board.link_firmware(compiler, folder, sources, *options, ram_bytes=RAM_BYTES, stack_bytes=STACK_BYTES)
         if built.returncode != 0:
             raise SystemExit(f"linking failed:\n{built.stderr[-2000:]}")
-        done = board.run_firmware(emulator, target.codegen.cpu, folder, "-icount", "shift=9")
+        done = board.run_firmware(emulator, target.device.codegen.cpu, folder, "-icount", "shift=9")
         if done.returncode != 0:
             raise SystemExit(f"the emulated step ended with {done.returncode}:\n{done.stderr[-2000:]}")
         words = [int(line, 16) for line in (done.stdout + done.stderr).split()]
@@ -121,7 +120,7 @@ def count(lowered: Lowered, initial: Mapping[str, Array], target: Target, batch:
 def _lay_out(folder: Path, lowered: Lowered, initial: Mapping[str, Array], target: Target, batch: int) -> int:
     """Writes everything that firmware is made of; returns the size of the arena."""
     graph = lowered.graph
-    plan = make_plan(graph, Budget(), analytic_costs_by_function(graph, device_costs(target)))
+    plan = make_plan(graph, Budget(), analytic_costs_by_function(graph, target.device.rates))
     layout = arena_layout(graph, plan)
     (folder / "driver.c").write_text(emit_driver(graph, plan))
     (folder / "edgetrain_model.h").write_text(emit_header(graph, plan))
@@ -137,12 +136,7 @@ def _lay_out(folder: Path, lowered: Lowered, initial: Mapping[str, Array], targe
     image = graph.tensors["image"]
     (folder / "images.bin").write_bytes(random.standard_normal(image.shape).astype(np.float32).tobytes())
     (folder / "labels.bin").write_bytes(random.integers(0, 10, batch).astype(np.int64).tobytes())
-    codegen = codegen_of(target)
-    compile_kernels(
-        lowered.kernels,
-        CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features),
-        folder / "kernels.o",
-    )
+    compile_kernels(lowered.kernels, target.device.codegen, folder / "kernels.o")
     return layout.arena_bytes
 
 
@@ -197,7 +191,7 @@ def measure(name: str, model: str, batch: int) -> list[dict[str, object]]:
     target = load_target(name)
     imported = import_model(build_zoo_model(model), name=model, batch=batch)
     options = TrainOptions(batch=batch, optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
-    codegen = target.codegen
+    codegen = target.device.codegen
     features = Features(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
     extracted = fuse_updates(extract(build_step(imported, options), model), features)
     programs = {UNSCHEDULED: unscheduled(extracted), SCHEDULED: lower(extracted, features)}

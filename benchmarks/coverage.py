@@ -31,11 +31,11 @@ from benchmarks.coverage_page import Row, headline, summary_of, to_markdown
 from benchmarks.coverage_torch import worst_difference
 from benchmarks.measure import Prepared, machine, prepare, versions
 from edgetrain.errors import EdgetrainError, UnsupportedError
-from edgetrain.graph.ir import Role
+from edgetrain.graph.ir import EVALUATE, LEARNING_RATE, LOSS, STEP, Role, evaluated
 from edgetrain.graph.options import TrainOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.run.checks.check import Probe, check_gradients
-from edgetrain.run.engines.engine import EVALUATE, LEARNING_RATE, LOSS, STEP, Array, Engine, evaluated, scalar
+from edgetrain.run.engines.engine import Array, Engine, scalar
 from edgetrain.targets.profile import HOST, load_target
 
 FORMAT = "edgetrain.coverage/1"
@@ -178,7 +178,7 @@ def _probe(file: RealFile, path: Path, folder: Path) -> tuple[Prepared, Probe]:
         program=prepared.program(prepared.plan()),
         loss=_LOSS,
         trained=tuple(prepared.compiled.facts["trained"]),
-        threads=load_target(HOST).codegen.cores,
+        threads=load_target(HOST).device.codegen.cores,
         page_directory=folder,
         limits=file.limits,
     )

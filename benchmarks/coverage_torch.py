@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from edgetrain.graph.ir import Role, TrainGraph
+from edgetrain.graph.ir import LABELS, Role, TrainGraph
 from edgetrain.model.output import trained_output
 from edgetrain.run.checks.gradient_check import gradients_of
-from edgetrain.run.engines.engine import LABELS, Array, Engine
+from edgetrain.run.engines.engine import Array, Engine
 from tests.edgetrain.agreement import torch_reference
 from tests.edgetrain.agreement.optional_torch import IS_MISSING, torch
 from tests.edgetrain.agreement.trained import relative_difference

@@ -27,7 +27,8 @@ import numpy as np
 
 from benchmarks.kernel_cases import Case, all_cases
 from benchmarks.measure import STANDARD_OUTPUT, add_json_option, publish, show_table, time_in_turns
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels, lower
+from edgetrain.compiler.lower import compile_kernels, lower
+from edgetrain.compiler.tuner_view import features_of
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.runtime.sources import runtime_text
@@ -92,19 +93,13 @@ def _aligned(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def build(cases: Sequence[Case], folder: Path) -> Built:
     """Compiles every case's kernel for this machine, as a program's kernels are."""
-    codegen = load_target(HOST).codegen
-    features = Features(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
-    target = CodegenTarget(
-        triple=codegen.triple,
-        cpu=codegen.cpu,
-        features=tuple(f for f in codegen.features.split(",") if f),
-        cores=codegen.cores,
-    )
+    codegen = load_target(HOST).device.codegen
+    features = features_of(codegen)
     kernels = tuple(Kernel(symbol=f"kernel{n}", function=case.function()) for n, case in enumerate(cases))
     lowered = lower(Extracted(graph=_graph(cases), kernels=kernels, initial={}), features)
     objects = [f"{kernel.symbol}.o" for kernel in lowered.kernels]
     for kernel, name in zip(lowered.kernels, objects, strict=True):
-        compile_kernels([kernel], target, folder / name)
+        compile_kernels([kernel], codegen, folder / name)
     for name in _RUNTIME:
         (folder / name).write_text(runtime_text(name), encoding="utf-8")
     (folder / "describe.c").write_text(_DESCRIBE_C, encoding="utf-8")

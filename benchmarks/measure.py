@@ -22,18 +22,20 @@ from typing import Any
 import numpy as np
 import onnx
 
-from edgetrain.compiler.compile import Compiled, CompileRequest, ModelSource, compile_graph
+from edgetrain.compiler.compile import compile_graph
+from edgetrain.compiler.compiled import Compiled
+from edgetrain.compiler.request import CompileRequest, ModelSource
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.files.build_cache import BuildCache
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, STEP
 from edgetrain.graph.options import TrainOptions
 from edgetrain.locate import user_cache_dir
-from edgetrain.pipeline.job import codegen_of, device_costs
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget, Plan
 from edgetrain.planner.solvers.options import USUAL
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
-from edgetrain.run.engines.engine import LABELS, LEARNING_RATE, STEP, Array
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes
@@ -95,13 +97,13 @@ class Prepared:
     def plan(self, budget_bytes: int | None = None, *, thrift_share: float = USUAL.thrift_share) -> Plan:
         """As `fit` plans: without a budget a thrifty plan. Raises `PlanInfeasibleError` where it is too small."""
         graph = self.compiled.graph
-        costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+        costs = analytic_costs_by_function(graph, load_target(HOST).device.rates)
         budget = Budget(memory_bytes=None if budget_bytes is None else Bytes(budget_bytes))
         return make_plan(graph, budget, costs, options=replace(USUAL, thrift_share=thrift_share))
 
     def program(self, plan: Plan, *, profile: bool = False) -> Artifact:
         """With `profile`, one that counts the seconds of each op."""
-        codegen = codegen_of(load_target(HOST))
+        codegen = load_target(HOST).device
         return build_program(self.compiled, plan, codegen, cache=self.cache, profile=profile)
 
 
@@ -116,14 +118,12 @@ def prepare(
 ) -> Prepared:
     """Compiles the model (a path, or `zoo:NAME`), from the cache where it is there."""
     store = cache or BuildCache(user_cache_dir() / "builds")
-    target = load_target(HOST)
+    device = load_target(HOST).device
     request = CompileRequest(
         model=ModelSource(source=source, output=output, classes=classes),
         options=options,
-        vector_bits=target.codegen.vector_bits,
-        vector_registers=target.codegen.vector_registers,
-        cores=target.codegen.cores,
-        codegens=(codegen_of(target),),
+        codegen=device.codegen,
+        archives={device.name: device.codegen},
     )
     return Prepared(name=name, compiled=compile_graph(request, cache=store), cache=store)
 

@@ -34,10 +34,10 @@ from benchmarks.measure import (
     write_json,
 )
 from edgetrain.errors import PlanInfeasibleError
+from edgetrain.graph.ir import LEARNING_RATE, STEP
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.zoo import small_cnn
-from edgetrain.run.engines.engine import LEARNING_RATE, STEP
 from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
 from edgetrain.run.loop.warm_up import rehearse_mathematics
 from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes

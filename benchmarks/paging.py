@@ -24,15 +24,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.measure import Prepared, Row, fill_inputs, prepare, show_table, stepper, time_in_turns, write_json
-from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.pipeline.job import codegen_of, device_costs
 from edgetrain.planner.make_plan import make_plan, try_plan
 from edgetrain.planner.plan import Budget, PageIn, PageOut, Plan
-from edgetrain.program.artifact import Artifact, TargetRecord, write_artifact
+from edgetrain.program.artifact import Artifact, write_artifact
 from edgetrain.program.emit_c import emit_driver
 from edgetrain.program.library import build_library
 from edgetrain.run.engines.local import LocalEngine
+from edgetrain.targets.device import Storage
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain.units import Bytes
@@ -53,11 +53,15 @@ _SUBJECTS: Mapping[str, TrainOptions] = {
 def paging_plan(prepared: Prepared, budget_share: float) -> Plan | None:
     """The default solver's plan; None where it does not fit, or does not page."""
     graph = prepared.compiled.graph
-    costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+    costs = analytic_costs_by_function(graph, load_target(HOST).device.rates)
     keep_all = make_plan(graph, Budget(), costs)
     rate = temporary_bytes(keep_all) / (_PLANNED_SHARE * keep_all.seconds)
-    storage = StorageCost(
-        read_bytes_per_s=rate, write_bytes_per_s=rate, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    storage = Storage(
+        read_bytes_per_s=rate,
+        write_bytes_per_s=rate,
+        joules_per_byte_read=0.0,
+        joules_per_byte_written=0.0,
+        latency_s=0.0,
     )
     budget = Budget(memory_bytes=Bytes(int(budget_share * keep_all.peak_bytes)))
     plan = try_plan(graph, budget, costs, storage=storage)
@@ -77,11 +81,11 @@ def paged_bytes(prepared: Prepared, plan: Plan) -> int:
 
 def build(prepared: Prepared, plan: Plan, folder: Path, *, threads: bool) -> Artifact:
     """The program, with the pager's thread or without any."""
-    codegen, compiler = codegen_of(load_target(HOST)), find_compiler()
+    device, compiler = load_target(HOST).device, find_compiler()
     driver = emit_driver(prepared.compiled.graph, plan)
     library = build_library(
         driver_c=driver,
-        kernels=prepared.compiled.kernels(codegen.name),
+        kernels=prepared.compiled.kernels(device.name),
         out=folder / "library",
         threads=threads,
         compiler=compiler,
@@ -93,7 +97,8 @@ def build(prepared: Prepared, plan: Plan, folder: Path, *, threads: bool) -> Art
         library=library,
         driver_c=driver,
         parameters=prepared.compiled.initial(),
-        target=TargetRecord(name=codegen.name, triple=codegen.triple, cpu=codegen.cpu),
+        name=device.name,
+        codegen=device.codegen,
         versions={"compiler": compiler.version},
     )
 

@@ -28,10 +28,9 @@ from benchmarks.planner_graphs import repeated_network, residual_network
 from benchmarks.planner_models import planned_models, prepared_model
 from benchmarks.planner_references import against_brute_force, placement_against_brute_force
 from benchmarks.planner_verdicts import broken_promises
-from edgetrain.cost.analytic import DeviceCosts, OpCost, StorageCost, analytic_costs
+from edgetrain.cost.analytic import OpCost, analytic_costs
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph, from_json
-from edgetrain.pipeline.job import device_costs
 from edgetrain.planner.arena import pack
 from edgetrain.planner.plan import replay
 from edgetrain.planner.references.solve_instance import Case, read_instance, solve_instance
@@ -41,6 +40,7 @@ from edgetrain.planner.solvers.milp import answer_milp
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.question import Question
 from edgetrain.planner.solvers.search import SearchOptions
+from edgetrain.targets.device import Rates, Storage
 from edgetrain.targets.profile import HOST, load_target
 
 FORMAT = "edgetrain.benchmark/planner/1"
@@ -70,10 +70,10 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "side_by_side": ("graph", "solver", "share", "seconds", "feasible", "slowdown", "joules"),
 }
 # A board with four Cortex-A72 cores and a good SD card. Assumptions of the order of `targets/raspberry-pi-4.toml`.
-BOARD = DeviceCosts(
-    flops_per_s=2.4e10, memory_bytes_per_s=4e9, launch_s=5e-6, joules_per_flop=2e-10, joules_per_byte=1e-9
+BOARD = Rates(flops_per_s=2.4e10, memory_bytes_per_s=4e9, launch_s=5e-6, joules_per_flop=2e-10, joules_per_byte=1e-9)
+CARD = Storage(
+    read_bytes_per_s=9e7, write_bytes_per_s=4e7, joules_per_byte_read=8e-9, joules_per_byte_written=2e-8, latency_s=0.0
 )
-CARD = StorageCost(read_bytes_per_s=9e7, write_bytes_per_s=4e7, joules_per_byte_read=8e-9, joules_per_byte_written=2e-8)
 
 
 def published(directory: Path, time_limit_s: float) -> Iterator[Row]:
@@ -111,7 +111,7 @@ def swept(layers: int, time_limit_s: float) -> Iterator[Row]:
                 yield row
 
 
-def repeats_once(graph: TrainGraph, share: float, device: DeviceCosts, time_limit_s: float) -> Iterator[Row]:
+def repeats_once(graph: TrainGraph, share: float, device: Rates, time_limit_s: float) -> Iterator[Row]:
     """The exact planner with blocks that look alike decided as one, and without."""
     costs = analytic_costs(graph, "step", device)
     question = _question(graph, share, costs, None, time_limit_s)
@@ -126,7 +126,7 @@ def repeats_once(graph: TrainGraph, share: float, device: DeviceCosts, time_limi
         yield row
 
 
-def planned(graph: TrainGraph, share: float, storage: StorageCost | None, time_limit_s: float) -> Row:
+def planned(graph: TrainGraph, share: float, storage: Storage | None, time_limit_s: float) -> Row:
     """The exact planner on a graph's `step`, with the temporaries held to a share of what keep-all needs."""
     costs = analytic_costs(graph, "step", BOARD)
     question = _question(graph, share, costs, storage, time_limit_s)
@@ -156,7 +156,7 @@ def planned(graph: TrainGraph, share: float, storage: StorageCost | None, time_l
 
 
 def _question(
-    graph: TrainGraph, share: float, costs: Mapping[str, OpCost], storage: StorageCost | None, time_limit_s: float
+    graph: TrainGraph, share: float, costs: Mapping[str, OpCost], storage: Storage | None, time_limit_s: float
 ) -> Question:
     """`step`, with temporaries held to a share of what keep-all needs."""
     options = SolverOptions(time_limit_s=time_limit_s)
@@ -255,7 +255,7 @@ def _repeats(models: Sequence[str], limit_s: float) -> Iterator[Row]:
     if "minilm-l6" in models:
         graph = prepared_model("minilm-l6").compiled.graph
         for share in (0.6, 0.4):
-            yield from repeats_once(graph, share, device_costs(load_target(HOST)), limit_s)
+            yield from repeats_once(graph, share, load_target(HOST).device.rates, limit_s)
 
 
 def _planned_graphs(layers: int, graphs: Sequence[TrainGraph], limit_s: float) -> Iterator[Row]:

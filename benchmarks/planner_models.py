@@ -20,21 +20,21 @@ import numpy as np
 import onnx
 
 from benchmarks.measure import Prepared, prepare, saved_model, stepper, time_in_turns
-from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.cost.measured import measured_costs
+from edgetrain.graph.ir import LEARNING_RATE
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
-from edgetrain.pipeline.job import device_costs, storage_cost
 from edgetrain.planner.explain import explain
 from edgetrain.planner.make_plan import CostsByFunction, make_plan, try_plan
 from edgetrain.planner.plan import Budget, Plan
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
-from edgetrain.run.engines.engine import LEARNING_RATE
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.engines.profile import profile
 from edgetrain.run.engines.synthetic import fill_synthetic
+from edgetrain.targets.device import Storage
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes
 
@@ -112,9 +112,9 @@ def resnet18() -> onnx.ModelProto:
     return writer.finish("resnet-18", image=(3, 224, 224), classes=CLASSES)
 
 
-def measured_storage(directory: Path) -> StorageCost:
+def measured_storage(directory: Path) -> Storage:
     """The disk under `directory`, past the page cache where it allows: medians of some transfers, large and small."""
-    modelled = storage_cost(load_target(HOST))
+    modelled = load_target(HOST).device.storage
     assert modelled is not None
     buffer = mmap.mmap(-1, _PROBE_BYTES)
     path = directory / "probe"
@@ -170,7 +170,7 @@ class _Trial:
         storage = measured_storage(self.directory)
         costs = self.measured()
         keep_all = make_plan(self.prepared.compiled.graph, Budget(), costs)
-        ways: dict[str, StorageCost | None] = {"recompute": None, "page": storage}
+        ways: dict[str, Storage | None] = {"recompute": None, "page": storage}
         if share * keep_all.peak_bytes <= keep_all.persistent_bytes:
             del ways["recompute"]  # parameters and state alone are larger
         for way, allowed in ways.items():
@@ -196,7 +196,7 @@ class _Trial:
             yield row if plan is None else row | self._what_it_does(plan, keep_all, rounds)
 
     def _plan(
-        self, solver: str, budget: Budget, costs: CostsByFunction, storage: StorageCost | None, time_limit_s: float
+        self, solver: str, budget: Budget, costs: CostsByFunction, storage: Storage | None, time_limit_s: float
     ) -> tuple[Plan | None, float, float]:
         """The plan, if there is one, and how long planning took: by the clock, and of the processor's time."""
         graph, options = self.prepared.compiled.graph, SolverOptions(time_limit_s=time_limit_s)
@@ -241,7 +241,7 @@ class _Trial:
     def measured(self) -> CostsByFunction:
         """Seconds of every kernel on this machine."""
         graph = self.prepared.compiled.graph
-        modelled = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+        modelled = analytic_costs_by_function(graph, load_target(HOST).device.rates)
         program = self.prepared.program(make_plan(graph, Budget(), modelled), profile=True)
         with self._engine(program) as engine:
             return measured_costs(modelled, profile(engine, graph))

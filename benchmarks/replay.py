@@ -23,13 +23,12 @@ from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.step_models import CLASSES, SUBJECTS
-from edgetrain.compiler.compile import Compiled
 from edgetrain.compiler.schedules import ScheduleStores
 from edgetrain.errors import EdgetrainError, PlanInfeasibleError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.fit import fit
 from edgetrain.pipeline.job import Job
-from edgetrain.pipeline.stages import compile_stage, plan_stage
+from edgetrain.pipeline.stages import CompiledJob, compile_job
 from edgetrain.planner import dump as plan_dump
 from edgetrain.planner.plan import Budget, Plan
 from edgetrain.program.emit_c import emit_driver
@@ -93,10 +92,11 @@ def _of(recipe: Recipe, target: str, scratch: Path) -> Iterator[tuple[str, str]]
     """What is recorded of one model for one target, with what it is."""
     job = _job(recipe, target, scratch)
     try:
-        compiled = compile_stage(job)
+        stage = compile_job(job)
     except EdgetrainError as error:
         yield "compiling", f"refused: {error.what}"
         return
+    compiled = stage.compiled
     yield "graph", _digest((compiled.directory / "graph.json").read_bytes())
     yield "initial values", _digest((compiled.directory / "initial.bin").read_bytes())
     yield "facts", _digest((compiled.directory / "facts.json").read_bytes())
@@ -104,23 +104,23 @@ def _of(recipe: Recipe, target: str, scratch: Path) -> Iterator[tuple[str, str]]
     for archive in sorted({target, "host"}):
         for member, content in read_archive(compiled.kernels(archive)):
             yield f"kernel {member} for {archive}", _digest(content)
-    unlimited = dataclasses.replace(job, target=dataclasses.replace(job.target, memory_bytes=Bytes(1 << 60)))
-    largest = yield from _planned("plan", unlimited, compiled)
+    unlimited = stage.asking(target=job.target.with_device(memory_bytes=Bytes(1 << 60)))
+    largest = yield from _planned("plan", unlimited)
     if largest is None:
         return
     for share in SHARES:
         budget = Budget(memory_bytes=Bytes(int(share * largest.peak_bytes)))
-        yield from _planned(f"plan into {share}", dataclasses.replace(unlimited, budget=budget), compiled)
+        yield from _planned(f"plan into {share}", unlimited.asking(budget=budget))
 
 
-def _planned(what: str, job: Job, compiled: Compiled) -> Generator[tuple[str, str], None, Plan | None]:
+def _planned(what: str, stage: CompiledJob) -> Generator[tuple[str, str], None, Plan | None]:
     try:
-        plan = plan_stage(job, compiled)
+        plan = stage.plan().plan
     except PlanInfeasibleError as error:
         yield what, f"infeasible below {error.smallest_bytes}"
         return None
     yield what, _digest(plan_dump.to_json(plan).encode())
-    yield f"{what}: driver", _digest(emit_driver(compiled.graph, plan).encode())
+    yield f"{what}: driver", _digest(emit_driver(stage.graph, plan).encode())
     return plan
 
 
@@ -128,7 +128,7 @@ def _of_run(label: str, recipe: Recipe, share: float | None, scratch: Path) -> F
     """A short run's trained bits, with a share of the memory that the plan without a budget takes."""
     job = _job(recipe, "host", scratch)
     if share is not None:
-        peak_bytes = plan_stage(job, compile_stage(job)).peak_bytes
+        peak_bytes = compile_job(job).plan().plan.peak_bytes
         job = dataclasses.replace(job, budget=Budget(memory_bytes=Bytes(int(share * peak_bytes))))
     report = fit(job, scratch / "runs" / label.replace(" ", "-"))
     return {

@@ -30,7 +30,7 @@ from benchmarks.measure import show_table
 from edgetrain.compiler.schedules import RULE, KernelRecord, ScheduleStores
 from edgetrain.errors import DataError, ModelError
 from edgetrain.pipeline.job import Job
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import Recipe, list_recipes, load_recipe
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain.tuning.report import TuningReport
@@ -85,7 +85,7 @@ def seed_of(recipe: Recipe, *, seconds: float) -> tuple[list[Entry], dict[str, o
     with tempfile.TemporaryDirectory(prefix="edgetrain-seed-") as folder:
         stores = ScheduleStores(folder=Path(folder))
         job = Job(recipe=recipe, target=load_target(HOST), stores=stores)
-        records = compile_stage(dataclasses.replace(job, schedules={})).schedules
+        records = compile_job(dataclasses.replace(job, schedules={})).compiled.schedules
         report = tune(job, Allowance(seconds=seconds), today=datetime.date.today().isoformat())
         verified = verify_schedules(job)
         with stores.opened() as levels:
@@ -94,7 +94,7 @@ def seed_of(recipe: Recipe, *, seconds: float) -> tuple[list[Entry], dict[str, o
     kept = [reduced(entry, recipe.name) for entry in winners(entries, report, records, again)]
     row = {
         "recipe": recipe.name,
-        "cores": job.target.codegen.cores,
+        "cores": job.device.codegen.cores,
         "kernels": len(records),
         "trials": report.trials,
         "faster": sum(entry.outcome == FASTER for entry in entries),

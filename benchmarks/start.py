@@ -20,7 +20,8 @@ from typing import Any
 from benchmarks.measure import run_in_child, show_table, stepper, write_json
 from benchmarks.step_models import chosen, fill, made_batch
 from edgetrain.files.build_cache import BuildCache
-from edgetrain.run.engines.engine import LOSS, scalar
+from edgetrain.graph.ir import LOSS
+from edgetrain.run.engines.engine import scalar
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.targets.profile import HOST, load_target
 
@@ -34,7 +35,7 @@ def first_step(model: str, cache: str, started_s: float) -> dict[str, Any]:
     prepared = subject.prepare(BuildCache(Path(cache)))
     program = prepared.program(prepared.plan())
     inputs = [str(i["name"]) for i in prepared.compiled.facts["inputs"]]
-    threads = load_target(HOST).codegen.cores
+    threads = load_target(HOST).device.codegen.cores
     with LocalEngine(program, threads=threads, page_directory=Path(cache)) as engine:
         fill(engine, made_batch(prepared.compiled.graph, inputs), inputs[0])
         stepper(engine)()

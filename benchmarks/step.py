@@ -45,8 +45,9 @@ from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take
 from benchmarks.peers.step_graph import read_step_graph, step_flops
 from benchmarks.step_models import RATE, SUBJECTS, Subject, chosen, fill, made_batch
 from edgetrain.errors import ModelError, PlanInfeasibleError
+from edgetrain.graph.ir import LOSS
 from edgetrain.planner.plan import Plan
-from edgetrain.run.engines.engine import LOSS, scalar
+from edgetrain.run.engines.engine import scalar
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 from tests.edgetrain.agreement.trained import Batch

@@ -15,9 +15,9 @@ import onnx
 
 from benchmarks.measure import Prepared, prepare, saved_model
 from edgetrain.files.build_cache import BuildCache
-from edgetrain.graph.ir import TrainGraph
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, TrainGraph
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.run.engines.engine import LABELS, LEARNING_RATE, Engine
+from edgetrain.run.engines.engine import Engine
 from tests.edgetrain.agreement.drawn_models import mobilenet_v2, resnet18
 from tests.edgetrain.agreement.onnx_models import Net
 from tests.edgetrain.agreement.trained import Batch

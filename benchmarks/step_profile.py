@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.step_models import Subject, fill, made_batch
-from edgetrain.graph.ir import Op, TrainGraph
-from edgetrain.run.engines.engine import STEP
+from edgetrain.graph.ir import STEP, Op, TrainGraph
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.engines.profile import FunctionProfile, profile_function
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from benchmarks.measure import Prepared, Row, Timing, fill_inputs, prepare, show_table, stepper, write_json
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.pipeline.job import device_costs
 from edgetrain.planner.make_plan import smallest_plan
 from edgetrain.planner.plan import Budget
 from edgetrain.program.artifact import Artifact
@@ -43,7 +42,7 @@ _SUBJECTS: Mapping[str, TrainOptions] = {
 def programs(prepared: Prepared) -> tuple[Artifact, Artifact]:
     """The one that keeps everything, and the smallest."""
     graph = prepared.compiled.graph
-    costs = analytic_costs_by_function(graph, device_costs(load_target(HOST)))
+    costs = analytic_costs_by_function(graph, load_target(HOST).device.rates)
     return prepared.program(prepared.plan(thrift_share=0.0)), prepared.program(smallest_plan(graph, Budget(), costs))
 
 

@@ -22,6 +22,7 @@ With `--networks`, whole networks borrow from each other: see `benchmarks/transf
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 import time
@@ -35,7 +36,6 @@ from benchmarks.kernel_cases import Case, Convolution, convolution_cases, produc
 from benchmarks.measure import show_table, write_json
 from benchmarks.transfer_networks import NETWORKS, borrow_between
 from benchmarks.transfer_search import Searched, Tuner, subject_of_case
-from edgetrain.compiler.lower import CodegenTarget
 from edgetrain.compiler.measure.kernel_library import KernelLibrary
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain_tuner import rules
@@ -211,12 +211,10 @@ def ratios_told(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _families_measured(tuner: Tuner, options: argparse.Namespace) -> list[dict[str, object]]:
-    codegen = load_target(HOST).codegen
+    codegen = load_target(HOST).device.codegen
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        library = KernelLibrary(
-            CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, cores=1), threads=1, folder=Path(folder)
-        )
+        library = KernelLibrary(dataclasses.replace(codegen, cores=1), threads=1, folder=Path(folder))
         for family in families(options.kernels.split(",") if options.kernels else USUAL):
             rows.append(measure(family, tuner, library, options))
             shares = ", ".join(

@@ -26,12 +26,12 @@ from edgetrain.compiler.search.tune_kernels import subject_of
 from edgetrain.errors import EdgetrainError
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import extract
+from edgetrain.graph.ir import EVALUATE
 from edgetrain.graph.options import TrainOptions
 from edgetrain.model.head import replace_head
 from edgetrain.model.importer import import_model
 from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.run.engines.engine import EVALUATE
 from edgetrain_tuner import rules
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError

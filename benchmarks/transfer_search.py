@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
 from edgetrain.compiler.search.request import deep_cost_model
 from edgetrain.compiler.search.trials import MEASURING
-from edgetrain.pipeline.job import codegen_of
+from edgetrain.compiler.tuner_view import features_of
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.deep import Evolution
-from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.measure.outcome import MEASURED, Opened, Outcome
 from edgetrain_tuner.measure.serve import packed
@@ -80,11 +79,9 @@ class Tuner:
     """Searches on this machine with one thread. Use as a context."""
 
     def __init__(self) -> None:
-        target = load_target(HOST)
-        self.features = Features(
-            vector_bits=target.codegen.vector_bits, vector_registers=target.codegen.vector_registers, cores=1
-        )
-        hello = {"codegen": asdict(codegen_of(target)), "threads": 1, "features": asdict(self.features)}
+        codegen = replace(load_target(HOST).device.codegen, cores=1)
+        self.features = features_of(codegen)
+        hello = {"codegen": asdict(codegen), "threads": 1, "features": asdict(self.features)}
         self._worker = Worker(MEASURING, hello)
         self.outcomes: list[Outcome] = []
 

@@ -16,21 +16,22 @@ from typing import Any
 
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset, Samples, from_arrays, from_batches
-from edgetrain.errors import DataError, ModelError, UsageError
+from edgetrain.errors import DataError, UsageError
 from edgetrain.files.atomic_file import replaced_file
-from edgetrain.pipeline.advice import plan_or_ways_out
+from edgetrain.pipeline.advice import plan_or_advise
 from edgetrain.pipeline.fit import fit as fit_job
 from edgetrain.pipeline.job import Job
-from edgetrain.pipeline.resolve import with_choice
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.pipeline.resolve import resolve_without_data
+from edgetrain.pipeline.source import is_model, recipe_of
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.planner.explain import Explanation
 from edgetrain.planner.explain import explain as explain_plan
 from edgetrain.planner.plan import Budget
-from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
+from edgetrain.recipes import Recipe
 from edgetrain.run.engines.engine import Array
-from edgetrain.run.execute import RunFolder
 from edgetrain.run.files.folders import JobKeeper, JobRecord, next_folder, require_free
 from edgetrain.run.files.report import RunReport
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.trained import open_run, predict
 from edgetrain.run.limits.broker import Share
 from edgetrain.run.loop.callbacks import Callback
@@ -139,11 +140,10 @@ def plan(
     """
     with tempfile.TemporaryDirectory(prefix="edgetrain-model-") as scratch:
         source = model if _is_named(model) else _write_model(model, Path(scratch))
-        recipe = _recipe(str(source), overrides, data_source=None if _is_recipe(str(source)) else "")
+        recipe = _recipe(str(source), overrides, data_source="" if is_model(str(source)) else None)
         job = Job(recipe=recipe, target=load_target(target), budget=_budget(budget), solver=solver)
-        job = with_choice(job)
-        compiled = compile_stage(job, with_kernels=False)
-    return explain_plan(compiled.graph, plan_or_ways_out(job, compiled))
+        compiled = compile_job(resolve_without_data(job), with_kernels=False)
+    return explain_plan(compiled.graph, plan_or_advise(compiled).plan)
 
 
 def override_texts(overrides: Mapping[str, object]) -> tuple[str, ...]:
@@ -205,10 +205,6 @@ def _is_named(model: Any) -> bool:
     return isinstance(model, str | Path)
 
 
-def _is_recipe(source: str) -> bool:
-    return not (source.endswith(".onnx") or source.startswith("zoo:"))
-
-
 def _name_of(proto: Any) -> str:
     """A model in memory goes by its graph's name. Raises `UsageError` for what is no model."""
     if not hasattr(proto, "SerializeToString"):
@@ -231,12 +227,8 @@ def _recipe(source: str, overrides: Mapping[str, object], *, data_source: str | 
     texts = override_texts(overrides)
     if data_source is not None and "data_source" not in overrides:
         texts = (f"data.source={_toml(data_source)}", *texts)
-    if _is_recipe(source):
-        return load_recipe(source, texts)
-    if source.endswith(".onnx") and not Path(source).is_file():
-        raise ModelError(f"no model file at `{source}`", why="nothing is there", fix="check the path")
-    recipe = recipe_for_model(source, texts)
-    return dataclasses.replace(recipe, name=recipe.name.removesuffix(_ORIGINAL))
+    recipe = recipe_of(source, texts, needs_data=True)
+    return dataclasses.replace(recipe, name=recipe.name.removesuffix(_ORIGINAL)) if is_model(source) else recipe
 
 
 def _data_source(data: Any) -> str | None:

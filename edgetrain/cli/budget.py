@@ -69,12 +69,12 @@ def find_run(word: str, runs: Path | None = None) -> Path:
 
 def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) -> Request:
     """Plans and links here, in this process: the run is not disturbed, least of all by a budget that is too small."""
-    from edgetrain.compiler.compile import Compiled
+    from edgetrain.compiler.compiled import Compiled
     from edgetrain.pipeline.job import Job
-    from edgetrain.pipeline.stages import plan_stage, rung_stage
+    from edgetrain.pipeline.stages import CompiledJob
     from edgetrain.planner.plan import Budget
-    from edgetrain.run.execute import RunFolder
     from edgetrain.run.files.folders import JobRecord
+    from edgetrain.run.files.run_folder import RunFolder
     from edgetrain.run.files.trained import read_recipe
     from edgetrain.run.limits.exchange import Request
     from edgetrain.targets.profile import HOST, load_target
@@ -96,15 +96,15 @@ def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) ->
         inform=console.say,
     )
     try:
-        plan = plan_stage(job, compiled)
+        planned = CompiledJob(job=job, compiled=compiled).plan()
     except PlanInfeasibleError as error:
         undisturbed = f"the run goes on undisturbed inside {_show_budget(state.budget_bytes)}"
         is_memory = stored.deadline_s is None and stored.energy_j is None
         raise PlanInfeasibleError(
             error.what, why=error.why, fix=f"ask for {'that much' if is_memory else 'more'}; {undisturbed}"
         ) from error
-    rung = rung_stage(job, compiled, plan)
-    return Request(id=uuid.uuid4().hex, budget_bytes=plan.budget.memory_bytes, rung=rung, compiled_key=compiled.key)
+    budget_bytes = planned.plan.budget.memory_bytes
+    return Request(id=uuid.uuid4().hex, budget_bytes=budget_bytes, rung=planned.rung(), compiled_key=compiled.key)
 
 
 def state_text(folder: Path, state: LiveState) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from edgetrain.cli.cache_local import store_path
 from edgetrain.cli.console import Console
 from edgetrain.cli.failure import as_edgetrain_error
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.cli.trust import trust_of
 from edgetrain.errors import DeviceError, EdgetrainError, UsageError
 from edgetrain.locate import sharing_environment, teams_dir
@@ -37,7 +37,7 @@ TOKEN_VARIABLE = "EDGETRAIN_CACHE_TOKEN"
 def push(arguments: argparse.Namespace, word: str, console: Console) -> int:
     team = Team(url=normal_address(word), folder=teams_dir())
     prepare, signer = _signing(arguments.sign)
-    with Store.open(store_path(arguments)) as store, Stages(console) as stages:
+    with Store.open(store_path(arguments)) as store, StageProgress(console) as stages:
         transfer = push_to(
             store,
             _remote(team, arguments.token_file),
@@ -150,7 +150,7 @@ def _pulled(team: Team, arguments: argparse.Namespace, console: Console) -> Tran
     remote = _remote(team, token_file)
     is_known = team.url in {one.url for one in remembered_teams(team.folder)}
     team.remember()
-    with Store.open(team.store_path) as store, Stages(console) as stages:
+    with Store.open(team.store_path) as store, StageProgress(console) as stages:
         try:
             return pull_from(
                 remote, store, trust=trust, progress=lambda done, total: stages(f"pulling from {team.url}", done, total)

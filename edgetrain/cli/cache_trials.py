@@ -6,9 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from edgetrain.cli.console import Console
-from edgetrain.cli.request import DEFAULT_RECIPE, job_of, recipe_of, split_words
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.request import DEFAULT_RECIPE, job_of, split_words
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import UsageError
+from edgetrain.pipeline.source import recipe_of
 
 if TYPE_CHECKING:
     from edgetrain.recipes import Recipe
@@ -38,12 +39,12 @@ def recipe_to_try(arguments: argparse.Namespace) -> Recipe | None:
 
 def run_trials(recipe: Recipe, console: Console) -> Verification:
     """Tries the entries on the recipe's kernels."""
-    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.pipeline.resolve import resolve_without_data
     from edgetrain.tuning.verify import verify_schedules
 
-    with Stages(console) as stages:
+    with StageProgress(console) as stages:
         job = job_of(argparse.Namespace(), recipe, console, progress=stages)
-        return verify_schedules(with_choice(job))
+        return verify_schedules(resolve_without_data(job))
 
 
 def verification_text(found: Verification) -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from edgetrain.cli.command import Verb
 from edgetrain.cli.console import Console
-from edgetrain.cli.request import BUDGET, OVERRIDES_TEXT, job_of, recipe_of, split_words
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.request import BUDGET, OVERRIDES_TEXT, job_of, split_words
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import PlanInfeasibleError, UsageError
+from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import Bytes, show_bytes
 
 if TYPE_CHECKING:
-    from edgetrain.compiler.compile import Compiled
-    from edgetrain.pipeline.job import Job
+    from edgetrain.pipeline.stages import CompiledJob, PlannedJob
     from edgetrain.planner.plan import Plan
     from edgetrain.recipes import Recipe
 
@@ -30,45 +30,44 @@ _COMPARING = "comparing gradients with finite differences"
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.pipeline.job import NO_LIMIT
-    from edgetrain.pipeline.resolve import with_choice
-    from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
+    from edgetrain.pipeline.resolve import resolve_without_data
+    from edgetrain.pipeline.stages import compile_job
     from edgetrain.run.checks.check import CheckReport, Finding, Probe, check_gradients, check_plan, check_steps
 
     source, overrides = split_words(arguments.words)
     if source is None:
         raise UsageError("`edgetrain check` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = plain_sgd(recipe_of(source, overrides, needs_data=False), overrides)
-    with Stages(console) as stages:
-        job = with_choice(job_of(arguments, recipe, console, progress=stages))
-        compiled = compile_stage(job)
+    with StageProgress(console) as stages:
+        compiled = compile_job(resolve_without_data(job_of(arguments, recipe, console, progress=stages)))
     # Without a budget the default planner recomputes what costs little, too: that is a plan to check, not the measure.
-    unlimited = dataclasses.replace(job, budget=NO_LIMIT, solver="keep-all")
-    keep_all = plan_stage(unlimited, compiled)
-    planned = tight_plan(job, compiled, keep_all)
-    trained = tuple(compiled.facts["trained"])
-    imported = f"{compiled.facts['parameters']:,} parameters, {len(trained)} tensors trained, every gradient is there"
+    keep_all = compiled.asking(budget=NO_LIMIT, solver="keep-all").plan()
+    tight = tight_plan(compiled, keep_all.plan)
+    facts = compiled.compiled.facts
+    trained = tuple(facts["trained"])
+    imported = f"{facts['parameters']:,} parameters, {len(trained)} tensors trained, every gradient is there"
     with tempfile.TemporaryDirectory(prefix="edgetrain-check-") as pages:
         probe = Probe(
-            program=program_stage(unlimited, compiled, keep_all),
+            program=keep_all.build().program,
             loss=recipe.train.loss,
             trained=trained,
-            threads=job.target.codegen.cores,
+            threads=compiled.job.device.codegen.cores,
             page_directory=Path(pages),
             seed=recipe.train.seed,
         )
         console.say("taking steps")
         steps, saved = check_steps(probe)
-        with Stages(console) as stages:
+        with StageProgress(console) as stages:
             stages(_COMPARING, 0, 0)
             gradients = check_gradients(probe, lambda done, total: stages(_COMPARING, done, total))
         findings = [Finding(name="import", is_ok=True, text=imported), steps, gradients]
-        if planned is None:
-            text = f"nothing to try: no plan needs less than {show_bytes(keep_all.peak_bytes)}, which keeps everything"
+        if tight is None:
+            kept = show_bytes(keep_all.plan.peak_bytes)
+            text = f"nothing to try: no plan needs less than {kept}, which keeps everything"
             findings.append(Finding(name="plan", is_ok=True, text=text))
         else:
-            program = program_stage(job, compiled, planned)
-            description = f"{show_bytes(planned.peak_bytes)} instead of {show_bytes(keep_all.peak_bytes)}"
-            findings.append(check_plan(probe, program, saved, description))
+            description = f"{show_bytes(tight.plan.peak_bytes)} instead of {show_bytes(keep_all.plan.peak_bytes)}"
+            findings.append(check_plan(probe, tight.build().program, saved, description))
     report = CheckReport(model=recipe.name, findings=tuple(findings))
     console.data(report.to_json() if console.as_json else report.to_text())
     return 0 if report.is_ok else _FAILED
@@ -89,37 +88,33 @@ def plain_sgd(recipe: Recipe, overrides: tuple[str, ...]) -> Recipe:
     return dataclasses.replace(recipe, train=train)
 
 
-def tight_plan(job: Job, compiled: Compiled, keep_all: Plan) -> Plan | None:
+def tight_plan(compiled: CompiledJob, keep_all: Plan) -> PlannedJob | None:
     """A plan for the budget asked for, else one well below `keep_all`; None when nothing smaller is possible.
 
     Raises `PlanInfeasibleError` for a budget that was asked for and does not work.
     """
-    from edgetrain.pipeline.stages import plan_stage
     from edgetrain.planner.plan import Budget
 
-    if job.budget.memory_bytes is not None:
-        return plan_stage(job, compiled)
-    least_bytes = _least_bytes(job, compiled)
+    if compiled.job.budget.memory_bytes is not None:
+        return compiled.plan()
+    least_bytes = _least_bytes(compiled)
     for share in _SHARES:
         budget_bytes = Bytes(round(least_bytes + share * (keep_all.peak_bytes - least_bytes)))
         if budget_bytes >= keep_all.peak_bytes:
             break
         try:
-            limited = dataclasses.replace(job, budget=Budget(memory_bytes=budget_bytes))
-            return plan_stage(limited, compiled)
+            return compiled.asking(budget=Budget(memory_bytes=budget_bytes)).plan()
         except PlanInfeasibleError:
             continue
     return None
 
 
-def _least_bytes(job: Job, compiled: Compiled) -> int:
+def _least_bytes(compiled: CompiledJob) -> int:
     """What the solver could hold at best, fragmentation left out."""
-    from edgetrain.cost.analytic import analytic_costs_by_function
-    from edgetrain.pipeline.job import device_costs, storage_cost
     from edgetrain.planner.make_plan import least_bytes
 
-    costs = analytic_costs_by_function(compiled.graph, device_costs(job.target))
-    return least_bytes(compiled.graph, costs, solver=job.solver, storage=storage_cost(job.target))
+    job = compiled.job
+    return least_bytes(compiled.graph, compiled.costs, solver=job.solver, storage=job.device.storage)
 
 
 VERB = Verb(

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             data, source=arguments.data, format="auto", limit=None, test_limit=None, validation=0.0
         )
     part, name = evaluation_part(load_dataset(data))
-    metrics = evaluate_run(trained, part, threads=load_target(HOST).codegen.cores)
+    metrics = evaluate_run(trained, part, threads=load_target(HOST).device.codegen.cores)
     samples = len(part)
     if console.as_json:
         found = {"run": str(folder), "step": trained.step, "data": data.source, "part": name, "samples": samples}

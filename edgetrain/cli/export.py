@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 def export_onnx(folder: Path, out: Path) -> None:
     """Copies the trained model, whole or not at all. Raises `DataError` for a run that has none yet."""
     from edgetrain.files.atomic_file import replaced_file
-    from edgetrain.run.execute import RunFolder
+    from edgetrain.run.files.run_folder import RunFolder
     from edgetrain.run.files.trained import read_recipe
 
     run_folder = RunFolder(folder)
@@ -70,15 +70,15 @@ def export_peft(folder: Path, out: Path, console: Console) -> None:
     from edgetrain.cli.request import job_of
     from edgetrain.graph.adapters import Adapter, beside_from_json
     from edgetrain.graph.ir import Role
-    from edgetrain.pipeline.stages import compile_stage
+    from edgetrain.pipeline.stages import compile_job
     from edgetrain.run.files.folders import JobRecord
     from edgetrain.run.files.peft import write_peft
     from edgetrain.run.files.trained import open_run, trained_engine
 
     run_of = open_run(folder)
-    with Stages(console) as stages:
+    with StageProgress(console) as stages:
         job = job_of(argparse.Namespace(), run_of.recipe, console, progress=stages, stored=JobRecord.read(folder))
-        facts = compile_stage(job).facts
+        facts = compile_job(job).compiled.facts
     adapters = [a for a in map(beside_from_json, facts["adapters"]) if isinstance(a, Adapter)]
     if not adapters:
         raise UsageError(f"`{folder}` has no adapters to export", fix="train with update.mode = 'lora'")
@@ -92,12 +92,11 @@ def export_peft(folder: Path, out: Path, console: Console) -> None:
 def program_of(folder: Path, console: Console) -> Artifact:
     """The run's program for its target: the one in the folder, or from the build cache where that is another device."""
     from edgetrain.cli.request import job_of
-    from edgetrain.pipeline.job import codegen_of
-    from edgetrain.pipeline.stages import compile_stage, plan_stage
+    from edgetrain.pipeline.stages import compile_job
     from edgetrain.program.artifact import load_artifact
     from edgetrain.program.build import build_program
-    from edgetrain.run.execute import RunFolder
     from edgetrain.run.files.folders import JobRecord
+    from edgetrain.run.files.run_folder import RunFolder
     from edgetrain.run.files.trained import read_recipe
     from edgetrain.targets.profile import HOST
 
@@ -105,11 +104,10 @@ def program_of(folder: Path, console: Console) -> Artifact:
     recipe, record = read_recipe(run_folder), JobRecord.read(folder)
     if record is None or record.target == HOST:
         return load_artifact(run_folder.program)
-    with Stages(console) as stages:
+    with StageProgress(console) as stages:
         job = job_of(argparse.Namespace(), recipe, console, progress=stages, stored=record)
-        compiled = compile_stage(job)
-    plan = plan_stage(job, compiled)
-    return build_program(compiled, plan, codegen_of(job.target), cache=job.cache)
+        planned = compile_job(job).plan()
+    return build_program(planned.compiled, planned.plan, job.device, cache=job.cache)
 
 
 VERB = Verb(

@@ -23,12 +23,12 @@ from edgetrain.cli.request import (
     TARGET,
     job_of,
     positive,
-    recipe_of,
     split_words,
 )
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.cost.carbon import WORLD_AVERAGE
 from edgetrain.errors import InterruptedRunError, UsageError
+from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     console.say(f"{'resuming' if arguments.resume else 'run folder'} {folder}")
     callbacks = () if console.quiet else (ProgressBar(console.talk),)
     try:
-        with Stages(console) as stages:
+        with StageProgress(console) as stages:
             job = job_of(arguments, recipe, console, progress=stages, stored=stored)
             job = with_trial_time(_sharing(job, arguments, stored), arguments)
             # A profile's path, not its name, finds it again.
@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _recipe_and_folder(arguments: argparse.Namespace) -> tuple[Recipe, Path]:
-    from edgetrain.run.execute import RunFolder
     from edgetrain.run.files.folders import newest_resumable, next_folder, require_free
+    from edgetrain.run.files.run_folder import RunFolder
     from edgetrain.run.files.trained import read_recipe
 
     source, overrides = split_words(arguments.words)

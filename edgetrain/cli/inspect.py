@@ -9,24 +9,25 @@ from typing import Any
 
 from edgetrain.cli.command import Flag, Verb, table
 from edgetrain.cli.console import Console
-from edgetrain.cli.request import OVERRIDES_TEXT, recipe_of, split_words
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.request import OVERRIDES_TEXT, split_words
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import UsageError
+from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import show_bytes
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.compiler.compile import inspect_model
     from edgetrain.pipeline.job import Job, model_source, train_options
-    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.pipeline.resolve import resolve_without_data
     from edgetrain.targets.profile import HOST, load_target
 
     source, overrides = split_words(arguments.words)
     if source is None:
         raise UsageError("`edgetrain inspect` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = recipe_of(source, overrides, needs_data=False)
-    with Stages(console) as stages:
-        job = with_choice(Job(recipe=recipe, target=load_target(HOST), progress=stages))
+    with StageProgress(console) as stages:
+        job = resolve_without_data(Job(recipe=recipe, target=load_target(HOST), progress=stages))
         options = train_options(recipe, job.contribution)
         found = inspect_model(model_source(recipe), options, stages)
     console.data(json.dumps(found, indent=1) + "\n" if console.as_json else to_text(found, names=arguments.parameters))

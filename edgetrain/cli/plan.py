@@ -23,28 +23,26 @@ from edgetrain.cli.request import (
     SOURCE_WORDS,
     TARGET,
     job_of,
-    recipe_of,
     split_words,
 )
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import DataError, UsageError
+from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
-    from edgetrain.compiler.compile import Compiled
     from edgetrain.drawing.scene import Scene
-    from edgetrain.pipeline.job import Job
-    from edgetrain.planner.plan import Plan
+    from edgetrain.pipeline.stages import CompiledJob, PlannedJob
     from edgetrain.planner.sweep import SweepPoint
 
 _INSTANCE_TIME_LIMIT_S = 50.0
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.pipeline.advice import plan_or_ways_out
+    from edgetrain.pipeline.advice import plan_or_advise
     from edgetrain.pipeline.profiling import require_here, with_measured_times
-    from edgetrain.pipeline.resolve import with_choice
-    from edgetrain.pipeline.stages import compile_stage, dump_stages, smallest_stage
+    from edgetrain.pipeline.resolve import resolve_without_data
+    from edgetrain.pipeline.stages import compile_job, dump_stages
     from edgetrain.planner.explain import explain
     from edgetrain.planner.sweep import sweep_text, sweep_to_json
 
@@ -55,30 +53,30 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     for path in (arguments.png, arguments.html):
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"there is no folder `{path.parent}` for `{path.name}`", fix="make it, or name another")
-    with Stages(console) as stages:
-        job = with_choice(job_of(arguments, recipe, console, progress=stages))
+    with StageProgress(console) as stages:
+        job = resolve_without_data(job_of(arguments, recipe, console, progress=stages))
         if arguments.calibrate:
             require_here(job)
-        compiled = compile_stage(job, with_kernels=arguments.calibrate)
+        compiled = compile_job(job, with_kernels=arguments.calibrate)
         if arguments.calibrate:
-            job = with_measured_times(job, compiled)
-        plan = None if arguments.compare else plan_or_ways_out(job, compiled)
-        smallest_bytes = None if plan is None else smallest_stage(job, compiled)
-    if plan is None:
-        return _compare(arguments, job, compiled, console)
+            compiled = with_measured_times(compiled)
+        planned = None if arguments.compare else plan_or_advise(compiled)
+        smallest_bytes = None if planned is None else compiled.smallest_bytes()
+    if planned is None:
+        return _compare(arguments, compiled, console)
     if arguments.dump is not None:
-        dump_stages(arguments.dump, job, compiled, plan, None, None)
+        dump_stages(arguments.dump, planned)
     explanation = explain(
         compiled.graph,
-        plan,
+        planned.plan,
         carbon=job.carbon,
         is_timed=arguments.calibrate,
         smallest_bytes=smallest_bytes,
-        traffic=compiled.traffic,
+        traffic=compiled.compiled.traffic,
     )
-    points = _sweep(job, compiled, console) if arguments.sweep else ()
+    points = _sweep(compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
-    _draw_plan(arguments, compiled, plan, points, text, console)
+    _draw_plan(arguments, planned, points, text, console)
     if not console.as_json:
         console.data(text)
         return 0
@@ -87,31 +85,25 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _sweep(job: Job, compiled: Compiled, console: Console) -> Sequence[SweepPoint]:
-    from edgetrain.pipeline.stages import sweep_stage
-
+def _sweep(compiled: CompiledJob, console: Console) -> Sequence[SweepPoint]:
     points = []
-    for point in sweep_stage(job, compiled):
+    for point in compiled.sweep():
         console.say(f"{show_bytes(point.budget_bytes)}: {show_seconds(point.seconds)} a step")
         points.append(point)
     return points
 
 
 def _draw_plan(
-    arguments: argparse.Namespace,
-    compiled: Compiled,
-    plan: Plan,
-    points: Sequence[SweepPoint],
-    text: str,
-    console: Console,
+    arguments: argparse.Namespace, planned: PlannedJob, points: Sequence[SweepPoint], text: str, console: Console
 ) -> None:
     if arguments.png is None and arguments.html is None:
         return
     from edgetrain.planner.memory_timeline import memory_timeline
     from edgetrain.planner.picture import draw_sweep, draw_timeline
 
-    title = f"memory of one training step: {compiled.graph.name}"
-    scenes = [draw_timeline(memory_timeline(compiled.graph, plan), title=title)]
+    graph, plan = planned.compiled.graph, planned.plan
+    title = f"memory of one training step: {graph.name}"
+    scenes = [draw_timeline(memory_timeline(graph, plan), title=title)]
     if points:
         scenes.append(draw_sweep(points, budget_bytes=plan.budget.memory_bytes))
     _write_pictures(arguments, title, scenes, text, console)
@@ -133,13 +125,12 @@ def _write_pictures(
         console.say(f"drew {arguments.png}")
 
 
-def _compare(arguments: argparse.Namespace, job: Job, compiled: Compiled, console: Console) -> int:
-    from edgetrain.pipeline.stages import compare_stage
+def _compare(arguments: argparse.Namespace, compiled: CompiledJob, console: Console) -> int:
     from edgetrain.planner.compare import comparison_text
     from edgetrain.planner.comparison_picture import draw_comparison
 
     rows = []
-    for row in compare_stage(job, compiled):
+    for row in compiled.compare():
         console.say(f"{row.solver}: {show_seconds(row.planning_s)}")
         rows.append(row)
     title = f"one training step by solver: {compiled.graph.name}"

@@ -12,8 +12,8 @@ from edgetrain import __version__
 from edgetrain.cli.command import Flag
 from edgetrain.cli.console import Console
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
-from edgetrain.errors import ModelError, UsageError
-from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
+from edgetrain.errors import UsageError
+from edgetrain.recipes import Recipe
 from edgetrain.units import (
     parse_bytes,
     parse_joules,
@@ -119,25 +119,6 @@ def split_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
             fix="give one; values of the recipe are set with key=value",
         )
     return (sources[0] if sources else None), overrides
-
-
-def recipe_of(source: str, overrides: Sequence[str], *, needs_data: bool) -> Recipe:
-    """The recipe of that name, or one made of defaults for a model file (or `zoo:NAME`).
-
-    Raises `ModelError` for a model file that is not there, and as `load_recipe` does.
-    """
-    if source.startswith("zoo:"):
-        return recipe_for_model(source, overrides, needs_data=needs_data)
-    path = Path(source)
-    if source.endswith(".onnx") or (path.is_file() and path.suffix != ".toml"):
-        if not path.is_file():
-            raise ModelError(
-                f"no model file at `{path}`",
-                why="the path is a directory" if path.is_dir() else "nothing is there",
-                fix="give the path of an .onnx file, or a recipe name (`edgetrain recipes` lists them)",
-            )
-        return recipe_for_model(source, overrides, needs_data=needs_data)
-    return load_recipe(source, overrides)
 
 
 def _carbon_of(arguments: argparse.Namespace, stored: JobRecord | None) -> CarbonIntensity:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import json
 import re
@@ -12,7 +11,7 @@ from typing import Any
 from edgetrain.cli.command import Verb, table
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import DEFAULT_RECIPE
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import UsageError
 from edgetrain.targets.profile import (
     HOST,
@@ -20,6 +19,7 @@ from edgetrain.targets.profile import (
     list_targets,
     list_user_targets,
     load_target,
+    to_json,
     to_toml,
     user_targets_dir,
 )
@@ -38,14 +38,17 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         )
     if arguments.words:
         target = load_target(arguments.words[0])
-        console.data(json.dumps(dataclasses.asdict(target), indent=1) + "\n" if console.as_json else show(target))
+        console.data(json.dumps(to_json(target), indent=1) + "\n" if console.as_json else show(target))
         return 0
     targets = [load_target(name) for name in sorted({*list_targets(), *list_user_targets()})]
     if console.as_json:
-        console.data(json.dumps([dataclasses.asdict(target) for target in targets], indent=1) + "\n")
+        console.data(json.dumps([to_json(target) for target in targets], indent=1) + "\n")
         return 0
     width = max(len(t.rates_basis) for t in targets)
-    rows = [(t.name, f"{show_bytes_both(t.memory_bytes):<20}  {t.rates_basis:<{width}}  {t.summary}") for t in targets]
+    rows = [
+        (t.name, f"{show_bytes_both(t.device.memory_bytes):<20}  {t.rates_basis:<{width}}  {t.summary}")
+        for t in targets
+    ]
     console.data(table(rows, indent=0) + "\n")
     return 0
 
@@ -60,7 +63,7 @@ def _calibrate(arguments: argparse.Namespace, console: Console) -> int:
 
     name = arguments.words[1] if len(arguments.words) > 1 else HOST
     _require_own_name(name)
-    with Stages(console) as stages:
+    with StageProgress(console) as stages:
         job = Job(recipe=load_recipe(DEFAULT_RECIPE), target=load_target(HOST), progress=stages)
         report = calibrate(
             job,
@@ -93,7 +96,7 @@ def _require_own_name(name: str) -> None:
 
 def show(target: Target) -> str:
     """Every value of a profile, each number with its source below it."""
-    plain: dict[str, Any] = dataclasses.asdict(target)
+    plain: dict[str, Any] = to_json(target)
     lines = [f"{target.name}: {target.summary}", f"rates: {target.rates_basis}"]
     if target.note:
         lines.append(f"note: {target.note}")

@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING
 
 from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
-from edgetrain.cli.request import (
-    DEFAULT_RECIPE,
-    OVERRIDES_TEXT,
-    SOURCE_WORDS,
-    TARGET,
-    job_of,
-    positive,
-    recipe_of,
-    split_words,
-)
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.request import DEFAULT_RECIPE, OVERRIDES_TEXT, SOURCE_WORDS, TARGET, job_of, positive, split_words
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import UsageError
+from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import show_seconds
 
 if TYPE_CHECKING:
@@ -44,7 +36,7 @@ def minutes(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
-    from edgetrain.pipeline.resolve import with_choice
+    from edgetrain.pipeline.resolve import resolve_without_data
     from edgetrain.tuning.device_report import DeviceReport
     from edgetrain.tuning.tune import tune
     from edgetrain.tuning.tune_device import runner_for, tune_through
@@ -52,14 +44,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     allowance = allowance_of(arguments)
     source, overrides = split_words(arguments.words)
     recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=False)
-    with Stages(console) as stages:
+    with StageProgress(console) as stages:
         job = job_of(arguments, recipe, console, progress=Tuning(stages, console))
         today = datetime.date.today().isoformat()
         report: TuningReport | DeviceReport
         if arguments.runner is None:
-            report = tune(with_choice(job), allowance, today=today)
+            report = tune(resolve_without_data(job), allowance, today=today)
         else:
-            report = tune_through(with_choice(job), allowance, runner_for(job, arguments.runner), today=today)
+            report = tune_through(resolve_without_data(job), allowance, runner_for(job, arguments.runner), today=today)
     console.data(json.dumps(report.to_json(), indent=1) + "\n" if console.as_json else report.to_text())
     if isinstance(report, DeviceReport) and report.is_emulated:  # a check, like others
         return 0 if report.is_good else 1
@@ -83,7 +75,7 @@ def allowance_of(arguments: argparse.Namespace) -> Allowance:
 class Tuning:
     """The compiler's progress; while kernels are tuned, with what is done and how long it takes still."""
 
-    def __init__(self, stages: Stages, console: Console) -> None:
+    def __init__(self, stages: StageProgress, console: Console) -> None:
         self._stages = stages
         self._console = console
         self._began_s = 0.0

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgetrain._tvm import PrimFunc, relax
-from edgetrain.graph.extract import STEP, Aliases, Extracted, Kernel, aliases_of
-from edgetrain.graph.ir import Op, Tensor, TrainGraph, validate
+from edgetrain.graph.extract import Aliases, Extracted, Kernel, aliases_of
+from edgetrain.graph.ir import STEP, Op, Tensor, TrainGraph, validate
 from edgetrain.graph.traffic import Traffic, moved_bytes
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features

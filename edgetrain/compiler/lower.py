@@ -19,6 +19,7 @@ from edgetrain.compiler.task_scratch import keep_tasks_apart
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
+from edgetrain.targets.device import Codegen
 from edgetrain_tuner import rules
 from edgetrain_tuner.elementary import is_elementary
 from edgetrain_tuner.features import Features
@@ -38,39 +39,29 @@ _NO_GATHERS = ("+prefer-no-gather",)
 _WHOLE_REGISTERS = ("-prefer-256-bit",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodegenTarget:
-    """What LLVM is told. An empty triple is this machine."""
-
-    triple: str
-    cpu: str
-    features: tuple[str, ...] = ()
-    cores: int = 1
-
-    @property
-    def _is_x86(self) -> bool:
-        return self.triple.startswith(("x86_64", "i686")) or self.cpu.startswith("x86-64")
-
-    def to_tvm(self, *, whole_registers: bool = False) -> Any:
-        description: dict[str, Any] = {
-            "kind": "llvm",
-            "mcpu": self.cpu,
-            "num-cores": self.cores,
-            "opt-level": _OPTIMISATION_LEVEL,
-            # Sums may be reassociated: that lets LLVM vectorise a reduction. NaN and infinity stay as they are.
-            "fast-math-reassoc": True,
-            "fast-math-contract": True,
-            "fast-math-nsz": True,
-        }
-        if self.triple:
-            description["mtriple"] = self.triple
-        if self.features or self._is_x86:
-            x86 = (*_NO_GATHERS, *(_WHOLE_REGISTERS if whole_registers else ())) if self._is_x86 else ()
-            description["mattr"] = [*self.features, *x86]
-        if self.triple.endswith("hf"):
-            # TVM does not derive it from the triple; without it, calls to expf pass their argument where nobody looks.
-            description["mfloat-abi"] = "hard"
-        return Target(description)
+def tvm_target(codegen: Codegen, *, whole_registers: bool = False) -> Any:
+    """What LLVM is told, in TVM's words."""
+    description: dict[str, Any] = {
+        "kind": "llvm",
+        "mcpu": codegen.cpu,
+        "num-cores": codegen.cores,
+        "opt-level": _OPTIMISATION_LEVEL,
+        # Sums may be reassociated: that lets LLVM vectorise a reduction. NaN and infinity stay as they are.
+        "fast-math-reassoc": True,
+        "fast-math-contract": True,
+        "fast-math-nsz": True,
+    }
+    if codegen.triple:
+        description["mtriple"] = codegen.triple
+    is_x86 = codegen.triple.startswith(("x86_64", "i686")) or codegen.cpu.startswith("x86-64")
+    features = [feature for feature in codegen.features.split(",") if feature]
+    if features or is_x86:
+        x86 = (*_NO_GATHERS, *(_WHOLE_REGISTERS if whole_registers else ())) if is_x86 else ()
+        description["mattr"] = [*features, *x86]
+    if codegen.triple.endswith("hf"):
+        # TVM does not derive it from the triple; without it, calls to expf pass their argument where nobody looks.
+        description["mfloat-abi"] = "hard"
+    return Target(description)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,23 +113,23 @@ def _scheduled(kernel: Kernel, wanted: ScheduleChoice, features: Features) -> tu
     return replace(wanted, schedule=schedule), function
 
 
-def compile_kernels(kernels: Sequence[Kernel], target: CodegenTarget, out: Path) -> None:
+def compile_kernels(kernels: Sequence[Kernel], codegen: Codegen, out: Path) -> None:
     """Writes one object file with every kernel. Raises `DeviceError` when LLVM does not know the target."""
     has_elementary = any(is_elementary(kernel.function) for kernel in kernels)
     module = tvm.IRModule({k.symbol: _prepared(k) for k in kernels})
     try:
-        code = target.to_tvm(whole_registers=has_elementary)
+        code = tvm_target(codegen, whole_registers=has_elementary)
         library = tirx.build(module, target=code, pipeline=_register_pipeline())
     except Exception as error:
         if "LLVM instance error" not in str(error) and "TargetCreationError" not in str(error):
             raise
         raise DeviceError(
-            f"the code generator does not accept target `{target.triple or 'host'}` with cpu `{target.cpu}`",
+            f"the code generator does not accept target `{codegen.triple or 'host'}` with cpu `{codegen.cpu}`",
             why=str(error).strip().splitlines()[0],
             fix="check `triple`, `cpu` and `features` in the target profile",
         ) from error
     library.write_to_file(str(out), "o")
-    log.info("compiled %d kernels for %s, %d bytes", len(kernels), target.triple or "this host", out.stat().st_size)
+    log.info("compiled %d kernels for %s, %d bytes", len(kernels), codegen.triple or "this host", out.stat().st_size)
 
 
 def _prepared(kernel: Kernel) -> Any:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from edgetrain._tvm import VERSION
 from edgetrain.compiler import lower
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels
+from edgetrain.compiler.lower import compile_kernels
 from edgetrain.errors import InternalError
 from edgetrain.files.build_cache import cache_key
 from edgetrain.graph.extract import Kernel
+from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.object_archive import Member, write_archive
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class ObjectStore:
 
 def compile_archive(
     kernels: Sequence[Kernel],
-    target: CodegenTarget,
+    codegen: Codegen,
     out: Path,
     *,
     store: ObjectStore,
@@ -71,24 +72,24 @@ def compile_archive(
     for count, kernel in enumerate(kernels, 1):
         neutral = replace(kernel, symbol=_PLACEHOLDER)
         key = cache_key(
-            "edgetrain.object/1", str(kernel.function.script()), str(kernel.aliases), repr(target), VERSION, pipeline
+            "edgetrain.object/1", str(kernel.function.script()), str(kernel.aliases), repr(codegen), VERSION, pipeline
         )
         content = store.get(key)
         if content is None:
-            content = _compiled(neutral, target)
+            content = _compiled(neutral, codegen)
             store.put(key, content)
             compiled += 1
         members.append(Member(symbol=kernel.symbol, content=_named(content, kernel.symbol)))
         progress(count, len(kernels))
     write_archive(out, members)
-    log.info("%d of %d kernels compiled for %s", compiled, len(kernels), target.triple or "this host")
+    log.info("%d of %d kernels compiled for %s", compiled, len(kernels), codegen.triple or "this host")
     return compiled
 
 
-def _compiled(kernel: Kernel, target: CodegenTarget) -> bytes:
+def _compiled(kernel: Kernel, codegen: Codegen) -> bytes:
     with tempfile.TemporaryDirectory(prefix="edgetrain-object-") as folder:
         path = Path(folder) / "kernel.o"
-        compile_kernels([kernel], target, path)
+        compile_kernels([kernel], codegen, path)
         return path.read_bytes()
 
 

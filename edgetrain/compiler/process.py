@@ -18,10 +18,12 @@ import numpy as np
 import onnx
 
 from edgetrain.compiler.client import refused
-from edgetrain.compiler.compile import FACTS, GRAPH, INITIAL, MODEL, ZOO, CompileRequest, ModelSource
+from edgetrain.compiler.compiled import FACTS, GRAPH, INITIAL, MODEL, kernels_file
+from edgetrain.compiler.request import ZOO, CompileRequest, ModelSource
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
 from edgetrain.compiler.search.request import TUNED, TUNING, TuneRequest
 from edgetrain.compiler.search.trials import TRIALS, TRYING, TrialTerms, write_trials
+from edgetrain.compiler.tuner_view import features_of, schedule_target
 from edgetrain.errors import EdgetrainError
 from edgetrain.graph.ir import to_json
 from edgetrain.graph.options import TrainOptions
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from edgetrain.compiler.search.try_schedules import TrialBench
     from edgetrain.graph.build import BuiltStep
     from edgetrain.graph.extract import Extracted
-    from edgetrain_tuner.features import Features
 
 
 def main() -> int:
@@ -98,7 +99,7 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
 def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     request = CompileRequest.from_json(job["request"])
     proto, model = _import(request.model, request.options, channel)
-    from edgetrain.compiler.lower import CodegenTarget, lower
+    from edgetrain.compiler.lower import lower
     from edgetrain.compiler.objects import ObjectStore, compile_archive
     from edgetrain.graph.build import build_step
     from edgetrain_tuner.workload import workload_of
@@ -110,7 +111,7 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     choices = _choices(job, request, extracted, workloads, out, channel)
     lowered = lower(
         extracted,
-        _features(request),
+        features_of(request.codegen),
         lambda done, total: _say(channel, "scheduling kernels", done, total),
         choices=choices,
     )
@@ -121,14 +122,13 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         for symbol, workload in workloads.items()
     }
     write_records(out / SCHEDULES, records)
-    for codegen in request.codegens:
-        stage = f"compiling {len(lowered.kernels)} kernels for {codegen.name}"
+    for name, codegen in request.archives.items():
+        stage = f"compiling {len(lowered.kernels)} kernels for {name}"
         _say(channel, stage)
-        target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
         compile_archive(
             lowered.kernels,
-            target,
-            out / codegen.file,
+            codegen,
+            out / kernels_file(name),
             store=ObjectStore(Path(job["objects"])),
             progress=partial(_say, channel, stage),
         )
@@ -156,17 +156,11 @@ def _bench(request: CompileRequest, extracted: Extracted, terms: Mapping[str, An
 
     return TrialBench(
         extracted=extracted,
-        features=_features(request),
+        features=features_of(request.codegen),
         request=request,
         terms=TrialTerms.from_json(terms),
         progress=partial(_say, channel, TRYING),
     )
-
-
-def _features(request: CompileRequest) -> Features:
-    from edgetrain_tuner.features import Features
-
-    return Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
 
 
 def _choices(
@@ -180,11 +174,12 @@ def _choices(
     """What was asked for; where that was left open, what the stores have, tried first where that is possible."""
     if request.schedules is not None:
         return request.schedules
-    if job["stores"] is None or request.tuned_for is None:
+    target = schedule_target(request.codegen)
+    if job["stores"] is None or target is None:
         return {}
     stores = ScheduleStores.from_json(job["stores"])
     if job["terms"] is None:
-        return stores.choose(workloads, request.tuned_for).choices
+        return stores.choose(workloads, target).choices
     from edgetrain.compiler.search.try_schedules import choose_after_trials
 
     chosen = choose_after_trials(_bench(request, extracted, job["terms"], channel), workloads, stores)
@@ -224,7 +219,7 @@ def _kernels_of(built: BuiltStep, model: Model, request: CompileRequest) -> Extr
     from edgetrain.compiler.fuse_updates import fuse_updates
     from edgetrain.graph.extract import extract
 
-    return fuse_updates(extract(built, model.name), _features(request))
+    return fuse_updates(extract(built, model.name), features_of(request.codegen))
 
 
 def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:

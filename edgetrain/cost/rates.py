@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from edgetrain.cost.analytic import call_seconds
+from edgetrain.targets.device import Rates
 
 _MOST_ROUNDS = 50  # it settles in a few
 
@@ -17,28 +20,17 @@ class KernelTime:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """What the roofline needs. All are sustained."""
+def total_seconds(rates: Rates, kernels: Sequence[KernelTime]) -> float:
+    """What the roofline says of all these kernels together."""
+    return sum(call_seconds(rates, kernel.flops, kernel.moved_bytes) for kernel in kernels)
 
-    flops_per_s: float
-    memory_bytes_per_s: float
-    launch_s: float
 
-    def is_bound_by_arithmetic(self, kernel: KernelTime) -> bool:
-        return kernel.flops / self.flops_per_s > kernel.moved_bytes / self.memory_bytes_per_s
-
-    def seconds(self, kernel: KernelTime) -> float:
-        """What the roofline says of a kernel."""
-        busy_s = max(kernel.flops / self.flops_per_s, kernel.moved_bytes / self.memory_bytes_per_s)
-        return busy_s + self.launch_s
-
-    def total_s(self, kernels: Sequence[KernelTime]) -> float:
-        return sum(self.seconds(kernel) for kernel in kernels)
+def _is_bound_by_arithmetic(rates: Rates, kernel: KernelTime) -> bool:
+    return kernel.flops / rates.flops_per_s > kernel.moved_bytes / rates.memory_bytes_per_s
 
 
 def fit_rates(programs: Mapping[str, Sequence[KernelTime]], start: Rates) -> Rates:
-    """The rates under which the roofline adds up to what was measured.
+    """`start` with the rates under which the roofline adds up to what was measured.
 
     The launch is what the quickest kernel took. The rate of arithmetic is that of all kernels together which are
     bound by it, the rate of memory that of all the others; which is which depends on the rates, so this is repeated
@@ -46,20 +38,20 @@ def fit_rates(programs: Mapping[str, Sequence[KernelTime]], start: Rates) -> Rat
     """
     weighted = [(kernel, weight) for kernels in programs.values() for kernel, weight in _of_equal_weight(kernels)]
     launch_s = min((kernel.seconds for kernel, _ in weighted), default=start.launch_s)
-    rates = Rates(flops_per_s=start.flops_per_s, memory_bytes_per_s=start.memory_bytes_per_s, launch_s=launch_s)
+    rates = replace(start, launch_s=launch_s)
     for _ in range(_MOST_ROUNDS):
         work = {True: 0.0, False: 0.0}  # flops of those bound by arithmetic, bytes of the others
         busy_s = {True: 0.0, False: 0.0}
         for kernel, weight in weighted:
-            by_arithmetic = rates.is_bound_by_arithmetic(kernel)
+            by_arithmetic = _is_bound_by_arithmetic(rates, kernel)
             work[by_arithmetic] += weight * (kernel.flops if by_arithmetic else kernel.moved_bytes)
             busy_s[by_arithmetic] += weight * (kernel.seconds - launch_s)
-        found = Rates(
+        found = replace(
+            rates,
             flops_per_s=work[True] / busy_s[True] if work[True] and busy_s[True] else rates.flops_per_s,
             memory_bytes_per_s=work[False] / busy_s[False]
             if work[False] and busy_s[False]
             else rates.memory_bytes_per_s,
-            launch_s=launch_s,
         )
         if found == rates:
             break

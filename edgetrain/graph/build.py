@@ -19,7 +19,7 @@ from edgetrain.graph.adapted import adapt
 from edgetrain.graph.adapters import Beside
 from edgetrain.graph.autodiff import Tape, differentiate, emit_forward
 from edgetrain.graph.gradients.rule import emit_kernel
-from edgetrain.graph.ir import Role, Tensor
+from edgetrain.graph.ir import APPLY, EVALUATE, LABELS, LOSS, STEP, Role, Tensor
 from edgetrain.graph.loss import Loss
 from edgetrain.graph.losses import loss_of
 from edgetrain.graph.optimizers import ACCUMULATED, Optimizer, optimizer_of, state_prefixes
@@ -30,8 +30,6 @@ from edgetrain.model.model import Array, Model
 
 log = logging.getLogger(__name__)
 
-LABELS = "train.labels"
-LOSS = "train.loss"
 EVALUATE_PREFIX = "evaluate."
 CLIP_EPSILON = 1e-6  # as in torch.nn.utils.clip_grad_norm_
 
@@ -74,10 +72,10 @@ def build_step(model: Model, options: TrainOptions) -> BuiltStep:
     model, trained = adapted.model, adapted.trained
     tensors, initial = _persistent_tensors(model, options, loss, optimizer, trained)
     builder = relax.BlockBuilder(model.module)
-    functions = {"step": _build_training(builder, model, options, loss, optimizer, trained, tensors)}
+    functions = {STEP: _build_training(builder, model, options, loss, optimizer, trained, tensors)}
     if options.accumulate > 1:
-        functions["apply"] = _build_apply(builder, options, optimizer, trained, tensors)
-    functions["evaluate"] = _build_evaluate(builder, model, loss, tensors)
+        functions[APPLY] = _build_apply(builder, options, optimizer, trained, tensors)
+    functions[EVALUATE] = _build_evaluate(builder, model, loss, tensors)
     log.info("built a training step: %d of %d parameters trained", len(trained), len(model.parameters))
     return BuiltStep(
         module=builder.get(),
@@ -147,7 +145,7 @@ def _build_training(
 ) -> BuiltFunction:
     roles = (Role.PARAMETER, Role.STATE, Role.INPUT)
     emission = _begin(builder, tensors, [t.name for t in tensors.values() if t.role in roles])
-    with builder.function("step", list(emission.variables.values())):
+    with builder.function(STEP, list(emission.variables.values())):
         with builder.dataflow():
             tape = emit_forward(
                 builder,
@@ -258,7 +256,7 @@ def _build_apply(
 ) -> BuiltFunction:
     states = [f"{prefix}:{n}" for n in trained for prefix in (*optimizer.state, ACCUMULATED)]
     emission = _begin(builder, tensors, [*trained, *states, *optimizer.scalars])
-    with builder.function("apply", list(emission.variables.values())):
+    with builder.function(APPLY, list(emission.variables.values())):
         with builder.dataflow():
             totals = {n: emission.variables[f"{ACCUMULATED}:{n}"] for n in trained}
             for name, gradient in _clipped(builder, totals, options.clip_norm).items():
@@ -276,7 +274,7 @@ def _build_evaluate(builder: Any, model: Model, loss: Loss, tensors: Mapping[str
     """The outputs as the loss sees them (logits), so that one set of metrics serves every model."""
     inputs = [s.name for s in model.inputs]
     emission = _begin(builder, tensors, [*model.parameters, *inputs])
-    with builder.function("evaluate", list(emission.variables.values())):
+    with builder.function(EVALUATE, list(emission.variables.values())):
         with builder.dataflow():
             tape = emit_forward(
                 builder, model.function, _arguments(model, emission), model.sources, training_batchnorm=False

@@ -15,14 +15,12 @@ from typing import Any
 
 from edgetrain._tvm import Constant, PrimFunc, relax, tvm, tvm_ffi
 from edgetrain.errors import InternalError
-from edgetrain.graph.build import LOSS, BuiltFunction, BuiltStep
-from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
+from edgetrain.graph.build import BuiltFunction, BuiltStep
+from edgetrain.graph.ir import LOSS, STEP, Op, Phase, Role, Tensor, TrainGraph, validate
 from edgetrain.graph.traffic import Traffic, moved_bytes
 from edgetrain.model.model import Array
 
 log = logging.getLogger(__name__)
-
-STEP = "step"
 
 
 Aliases = tuple[tuple[int, int], ...]

@@ -19,6 +19,22 @@ from edgetrain.errors import InternalError
 
 FORMAT = "edgetrain.graph/1"
 
+# The words of the contract between graph and run: functions of a program, and tensors that the host reads and writes.
+STEP = "step"  # forward, loss, backward and, unless gradients accumulate, the update
+EVALUATE = "evaluate"  # forward alone
+APPLY = "apply"  # the update, where gradients accumulate
+LABELS = "train.labels"
+LOSS = "train.loss"
+LEARNING_RATE = "train.learning_rate"
+FIRST_CORRECTION = "train.first_correction"  # 1 − β₁ᵗ, of Adam
+SECOND_CORRECTION = "train.second_correction"  # 1 − β₂ᵗ
+
+
+def evaluated(output: str) -> str:
+    """The tensor in which `evaluate` leaves the model's output of that ONNX name."""
+    return f"{EVALUATE}.{output}"
+
+
 DTYPE_BYTES: Mapping[str, int] = {
     "float64": 8,
     "float32": 4,

@@ -12,11 +12,9 @@ from typing import Any
 
 from edgetrain._tvm import constant_like, te, tirx
 from edgetrain.errors import UsageError
+from edgetrain.graph.ir import FIRST_CORRECTION, LEARNING_RATE, SECOND_CORRECTION
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 
-LEARNING_RATE = "train.learning_rate"
-FIRST_CORRECTION = "train.first_correction"  # 1 − β₁ᵗ
-SECOND_CORRECTION = "train.second_correction"  # 1 − β₂ᵗ
 ACCUMULATED = "accumulated"  # the prefix of a gradient that grows over several batches
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 
-from edgetrain.graph.ir import Role, TrainGraph
+from edgetrain.graph.ir import STEP, Role, TrainGraph
 from edgetrain.units import Seconds, show_bytes, show_seconds
 
 
@@ -53,5 +53,5 @@ def update_report(
         parameter_bytes=sum(t.nbytes for t in parameters),
         state_bytes=sum(t.nbytes for t in state),
         gradient_bytes=sum(t.nbytes for t in parameters),
-        seconds_per_step=Seconds(sum(step_seconds[op.name] for op in graph.functions["step"])),
+        seconds_per_step=Seconds(sum(step_seconds[op.name] for op in graph.functions[STEP])),
     )

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 
-from edgetrain.compiler.compile import Compiled
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError, WayOut
 from edgetrain.graph import ir as graph_ir
-from edgetrain.pipeline.job import Job, device_costs, effective_budget, say_nothing, storage_cost
-from edgetrain.pipeline.stages import compile_stage, plan_stage
+from edgetrain.pipeline.job import Job, effective_budget, say_nothing
+from edgetrain.pipeline.stages import CompiledJob, PlannedJob, compile_job
 from edgetrain.planner.make_plan import CostsByFunction
-from edgetrain.planner.plan import Plan
 from edgetrain.planner.solvers.options import silent
 from edgetrain.planner.ways_out import Variant, find_ways_out
 
 
-def plan_or_ways_out(job: Job, compiled: Compiled) -> Plan:
-    """`plan_stage`; where no plan fits the memory, the error says what would: each way planned for this very model."""
+def plan_or_advise(compiled: CompiledJob) -> PlannedJob:
+    """The job planned; where no plan fits, the error says what would: each way out planned for this very model."""
+    job = compiled.job
     try:
-        return plan_stage(job, compiled)
+        return compiled.plan()
     except PlanInfeasibleError as error:
         if error.smallest_bytes is None:
             raise
@@ -34,8 +33,8 @@ def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
         train = dataclasses.replace(recipe.train, batch=variant.batch, accumulate=variant.accumulate)
         update = dataclasses.replace(recipe.update, mode=variant.update_mode)
         changed = dataclasses.replace(job, recipe=dataclasses.replace(recipe, train=train, update=update))
-        graph = compile_stage(dataclasses.replace(changed, progress=None), with_kernels=False).graph
-        return graph, analytic_costs_by_function(graph, device_costs(job.target))
+        graph = compile_job(dataclasses.replace(changed, progress=None), with_kernels=False).graph
+        return graph, analytic_costs_by_function(graph, job.device.rates)
 
     return find_ways_out(
         Variant(batch=recipe.train.batch, accumulate=recipe.train.accumulate, update_mode=recipe.update.mode),
@@ -43,8 +42,8 @@ def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
         smallest_bytes,
         build,
         device=job.target.name,
-        device_bytes=job.target.memory_bytes,
+        device_bytes=job.device.memory_bytes,
         solver=job.solver,
-        storage=storage_cost(job.target),
+        storage=job.device.storage,
         progress=job.progress or silent,
     )

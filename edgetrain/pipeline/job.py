@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edgetrain.compiler.client import Progress
-from edgetrain.compiler.compile import CodegenRequest, CompileRequest, ModelSource
+from edgetrain.compiler.request import CompileRequest, ModelSource
 from edgetrain.compiler.schedules import Choices, ScheduleStores
 from edgetrain.compiler.search.trials import Origin, Trials, TrialTerms
-from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs_by_function
+from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.cost.measured import SecondsByFunction, measured_costs
 from edgetrain.files.build_cache import BuildCache
@@ -26,10 +25,10 @@ from edgetrain.planner.solvers.options import USUAL, SolverOptions
 from edgetrain.recipes import Recipe
 from edgetrain.run.limits.broker import Share
 from edgetrain.run.loop.settings import loss_options_of
-from edgetrain.targets.host import cache_bytes, machine_id
+from edgetrain.targets.device import Device
+from edgetrain.targets.host import machine_id
 from edgetrain.targets.profile import HOST, Target, load_target
 from edgetrain.units import Bytes, parse_bytes, show_bytes
-from edgetrain_tuner.cache.entry import Target as ScheduleTarget
 from edgetrain_tuner.cache.levels import SEED_FOLDER
 
 Notify = Callable[[str], None]
@@ -71,10 +70,20 @@ class Job:
     notify: Notify = say_nothing  # what changes how the result is to be read
     inform: Notify = say_nothing  # what is nice to know
 
+    @property
+    def device(self) -> Device:
+        """The one that trains."""
+        return self.target.device
+
+    @property
+    def is_governed(self) -> bool:
+        """Whether its memory may change while it runs, by the system's or other jobs' needs."""
+        return self.adapt or self.share is not None
+
 
 def effective_budget(job: Job) -> Budget:
     """The user's budget, never more than the device has; another device's memory is its budget by default."""
-    asked, has = job.budget.memory_bytes, job.target.memory_bytes
+    asked, has = job.budget.memory_bytes, job.device.memory_bytes
     if asked is None:
         return job.budget if job.target.is_host else dataclasses.replace(job.budget, memory_bytes=has)
     if asked > has:
@@ -84,13 +93,12 @@ def effective_budget(job: Job) -> Budget:
 
 def planning_options(job: Job) -> SolverOptions:
     """What the job says about planning. Governed, a run takes what there is: it gives back when asked."""
-    is_governed = job.adapt or job.share is not None
-    return dataclasses.replace(job.planning, thrift_share=0.0) if is_governed else job.planning
+    return dataclasses.replace(job.planning, thrift_share=0.0) if job.is_governed else job.planning
 
 
 def costs_of(job: Job, graph: graph_ir.TrainGraph) -> CostsByFunction:
     """What each op costs: modelled from the target's profile, with measured times where the job has them."""
-    modelled = analytic_costs_by_function(graph, device_costs(job.target))
+    modelled = analytic_costs_by_function(graph, job.device.rates)
     return measured_costs(modelled, job.op_seconds) if job.op_seconds is not None else modelled
 
 
@@ -140,16 +148,12 @@ def train_options(recipe: Recipe, contribution: Contribution | None = None) -> T
 
 def compile_request(job: Job, *, with_kernels: bool) -> CompileRequest:
     """What the compiler is asked for; with kernels, those for the target and for this host."""
-    codegen = job.target.codegen
-    targets = (job.target,) if job.target.is_host else (job.target, load_target(HOST))
+    devices = (job.device,) if job.device.is_here else (job.device, load_target(HOST).device)
     return CompileRequest(
         model=model_source(job.recipe),
         options=train_options(job.recipe, job.contribution),
-        vector_bits=codegen.vector_bits,
-        vector_registers=codegen.vector_registers,
-        cores=codegen.cores,
-        codegens=tuple(codegen_of(target) for target in targets) if with_kernels else (),
-        tuned_for=tuned_for(job.target),
+        codegen=job.device.codegen,
+        archives={device.name: device.codegen for device in devices} if with_kernels else {},
         schedules=job.schedules,
     )
 
@@ -168,68 +172,8 @@ def trial_terms(job: Job, *, may_try: bool, batches: int | None = None) -> Trial
             model=job.recipe.name,
             tool=job.tool,
         ),
-        threads=job.threads or job.target.codegen.cores,
+        threads=job.threads or job.device.codegen.cores,
         trials=job.trials if may_try else dataclasses.replace(job.trials, seconds=0.0),
-        device=device_costs(job.target),
+        rates=job.device.rates,
         batches=batches,
-    )
-
-
-def device_costs(target: Target) -> DeviceCosts:
-    return DeviceCosts(
-        flops_per_s=target.flops_per_s,
-        memory_bytes_per_s=target.memory_bytes_per_s,
-        launch_s=target.launch_s,
-        joules_per_flop=target.joules_per_flop,
-        joules_per_byte=target.joules_per_byte,
-    )
-
-
-def storage_cost(target: Target) -> StorageCost | None:
-    storage = target.storage
-    if storage is None:
-        return None
-    return StorageCost(
-        read_bytes_per_s=storage.read_bytes_per_s,
-        write_bytes_per_s=storage.write_bytes_per_s,
-        joules_per_byte_read=storage.joules_per_byte_read,
-        joules_per_byte_written=storage.joules_per_byte_written,
-        latency_s=storage.latency_s,
-        overlaps=storage.overlaps,
-    )
-
-
-def codegen_of(target: Target) -> CodegenRequest:
-    codegen = target.codegen
-    features = tuple(f for f in codegen.features.split(",") if f)
-    return CodegenRequest(
-        name=target.name, triple=codegen.triple, cpu=codegen.cpu, features=features, cores=codegen.cores
-    )
-
-
-# What LLVM's triples begin with, as the schedule cache calls it.
-_ISAS: Mapping[str, str] = {
-    "x86_64": "x86-64",
-    "aarch64": "aarch64",
-    "arm64": "aarch64",
-    "arm": "arm",
-    "thumb": "arm",
-    "riscv64": "riscv64",
-}
-
-
-def tuned_for(target: Target) -> ScheduleTarget | None:
-    """The target as the schedule cache knows it; None for an instruction set that it does not know."""
-    codegen = target.codegen
-    architecture = (codegen.triple or platform.machine()).partition("-")[0]
-    isa = next((isa for name, isa in _ISAS.items() if architecture.startswith(name)), None)
-    if isa is None:
-        return None
-    return ScheduleTarget(
-        isa=isa,
-        cpu=codegen.cpu,
-        vector_bits=codegen.vector_bits,
-        vector_registers=codegen.vector_registers,
-        cores=codegen.cores,
-        cache_bytes=cache_bytes() if target.is_host else 0,
     )

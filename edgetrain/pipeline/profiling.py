@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgetrain.compiler.compile import Compiled
 from edgetrain.errors import UsageError
-from edgetrain.pipeline.job import NO_LIMIT, Job, codegen_of
-from edgetrain.pipeline.stages import plan_stage
+from edgetrain.pipeline.job import NO_LIMIT, Job
+from edgetrain.pipeline.stages import CompiledJob
 from edgetrain.program.build import build_program
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.engines.profile import profile
@@ -28,20 +26,21 @@ def require_here(job: Job) -> None:
         )
 
 
-def with_measured_times(job: Job, compiled: Compiled) -> Job:
+def with_measured_times(compiled: CompiledJob) -> CompiledJob:
     """The job planning with what each of its kernels takes on this machine."""
-    with profiling_engine(job, compiled) as engine:
-        return dataclasses.replace(job, op_seconds=profile(engine, compiled.graph))
+    with profiling_engine(compiled) as engine:
+        return compiled.asking(op_seconds=profile(engine, compiled.graph))
 
 
 @contextlib.contextmanager
-def profiling_engine(job: Job, compiled: Compiled) -> Iterator[LocalEngine]:
-    """The program that keeps everything and counts each kernel's seconds, on made-up data. Needs `compiled` kernels."""
-    kept = plan_stage(dataclasses.replace(job, budget=NO_LIMIT), compiled)
-    program = build_program(compiled, kept, codegen_of(job.target), cache=job.cache, profile=True)
-    threads = job.threads or job.target.codegen.cores
+def profiling_engine(compiled: CompiledJob) -> Iterator[LocalEngine]:
+    """The program that counts each kernel's seconds, without a budget, on made-up data. Needs compiled kernels."""
+    job = compiled.job
+    plan = compiled.asking(budget=NO_LIMIT).plan().plan
+    program = build_program(compiled.compiled, plan, job.device, cache=job.cache, profile=True)
+    threads = job.threads or job.device.codegen.cores
     with (
-        tempfile.TemporaryDirectory(prefix="edgetrain-calibrate-") as pages,
+        tempfile.TemporaryDirectory(prefix="edgetrain-profile-") as pages,
         LocalEngine(program, threads=threads, page_directory=Path(pages)) as engine,
     ):
         fill_synthetic(engine, program.graph, loss=job.recipe.train.loss, seed=0)

@@ -1,4 +1,4 @@
-"""What is chosen before the stages begin: what a sparse update trains, and the schedules of a run that goes on."""
+"""What a job leaves open, decided before its stages begin: what a sparse update trains, a resumed run's schedules."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.samples import Dataset
 from edgetrain.errors import UsageError
-from edgetrain.pipeline.job import NO_LIMIT, Job, codegen_of
-from edgetrain.pipeline.stages import compile_stage, plan_stage
-from edgetrain.program.build import build_program
+from edgetrain.pipeline.job import NO_LIMIT, Job
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import UpdateSection
 from edgetrain.run.contribution_scores import Calibration, scores_from_gradients
 from edgetrain.run.engines.local import LocalEngine
-from edgetrain.run.execute import RunFolder
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.feed import DatasetFeed
 from edgetrain.run.loop.labels import with_fitting_labels
 from edgetrain.targets.profile import HOST, load_target
@@ -26,7 +25,12 @@ from edgetrain.targets.profile import HOST, load_target
 log = logging.getLogger(__name__)
 
 
-def with_choice(job: Job) -> Job:
+def resolve(job: Job, dataset: Dataset, resumed: RunFolder | None = None) -> Job:
+    """The job with nothing left to decide; `resumed` is the folder of a run that goes on."""
+    return with_contribution(with_recorded_schedules(job, resumed) if resumed is not None else job, dataset)
+
+
+def resolve_without_data(job: Job) -> Job:
     """The job as `fit` compiles it, for who has not loaded its data: only a sparse update needs any.
 
     Raises `UsageError` where it does and there is none, and as `load_dataset` does.
@@ -58,11 +62,9 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
     section = dataclasses.replace(recipe.train, optimizer="sgd", momentum=0.0, accumulate=count, clip_norm=0.0)
     full = dataclasses.replace(recipe, train=section, update=UpdateSection())
     # With the rules' schedules: the same data must choose the same parameters, whatever is tuned meanwhile.
-    calibration_job = dataclasses.replace(job, recipe=full, target=load_target(HOST), budget=NO_LIMIT, schedules={})
-    compiled = compile_stage(calibration_job)
-    program = build_program(
-        compiled, plan_stage(calibration_job, compiled), codegen_of(load_target(HOST)), cache=job.cache
-    )
+    scoring_job = dataclasses.replace(job, recipe=full, target=load_target(HOST), budget=NO_LIMIT, schedules={})
+    built = compile_job(scoring_job).plan().build()
+    compiled, program = built.compiled, built.program
     calibration = Calibration(
         inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
         names=tuple(compiled.facts["trained"]),
@@ -73,7 +75,7 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
     feed = DatasetFeed(dataset, batch=section.batch, seed=section.seed, conversion=Conversion.of(recipe.data))
     with (
         tempfile.TemporaryDirectory(prefix="edgetrain-calibration-") as pages,
-        LocalEngine(program, threads=job.threads or job.target.codegen.cores, page_directory=Path(pages)) as engine,
+        LocalEngine(program, threads=job.threads or job.device.codegen.cores, page_directory=Path(pages)) as engine,
     ):
         contribution = scores_from_gradients(engine, feed, calibration)
     log.info("scored %d tensors on %d batches", len(contribution.tensors), count)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.errors import UsageError
-from edgetrain.graph.ir import TrainGraph
+from edgetrain.graph.ir import STEP, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, PersistentLayout, align, layout_persistent
 from edgetrain.planner.arena import MAX_REPACKS, pack, shift
 from edgetrain.planner.plan import PAGE_BYTES, Budget, Plan, Replay, Schedule, Step
@@ -16,10 +16,10 @@ from edgetrain.planner.solvers import SOLVERS, Solver
 from edgetrain.planner.solvers.answer import gap_of
 from edgetrain.planner.solvers.options import Progress, SolverOptions
 from edgetrain.planner.solvers.question import Question
+from edgetrain.targets.device import Storage
 
 CostsByFunction = Mapping[str, Mapping[str, OpCost]]
 
-_TRAINING_FUNCTION = "step"
 _MAX_TIGHTENINGS = 8  # solves again with a tighter limit because of fragmentation
 _LEAST_TIGHTENING_SHARE = 0.005
 _SHARE_OF_TIME_LEFT = 0.6  # for one solve: there may be others
@@ -43,7 +43,7 @@ class Inputs:
     costs: CostsByFunction
     solver: str
     solve: Solver  # usually that solver
-    storage: StorageCost | None
+    storage: Storage | None
     stored: frozenset[str]
     layout: PersistentLayout  # of what is not stored
     options: SolverOptions
@@ -73,7 +73,7 @@ class Inputs:
 
 
 def main_function(graph: TrainGraph) -> str:
-    return _TRAINING_FUNCTION if _TRAINING_FUNCTION in graph.functions else next(iter(graph.functions))
+    return STEP if STEP in graph.functions else next(iter(graph.functions))
 
 
 def attempt(inputs: Inputs, budget: Budget) -> Plan | None:
@@ -172,7 +172,7 @@ def make_inputs(
     graph: TrainGraph,
     costs: CostsByFunction,
     solver: str,
-    storage: StorageCost | None,
+    storage: Storage | None,
     options: SolverOptions | None,
     progress: Progress,
 ) -> Inputs:

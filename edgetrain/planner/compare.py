@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.make_plan import CostsByFunction, try_plan
 from edgetrain.planner.plan import Budget
 from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from edgetrain.units import show_bytes, show_joules, show_seconds
 
 
@@ -39,7 +39,7 @@ def compare_solvers(
     budget: Budget,
     costs: CostsByFunction,
     *,
-    storage: StorageCost | None,
+    storage: Storage | None,
     options: SolverOptions,
     solvers: Sequence[str] = tuple(SOLVERS),
 ) -> Iterator[Comparison]:

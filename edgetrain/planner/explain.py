@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
 from edgetrain.graph.traffic import Traffic
 from edgetrain.planner.plan import Compute, Plan, Replay, Schedule, Step, paged_tensors, replay, scratch_name
+from edgetrain.targets.device import Storage
 from edgetrain.units import (
     Joules,
     Seconds,
@@ -197,8 +198,12 @@ def explain(
 def replay_bytes(graph: TrainGraph, schedule: Schedule) -> Replay:
     """Only bytes matter here; times are in the plan already, so everything costs nothing."""
     nothing = OpCost(seconds=Seconds(0.0), joules=Joules(0.0))
-    storage = StorageCost(
-        read_bytes_per_s=1.0, write_bytes_per_s=1.0, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    storage = Storage(
+        read_bytes_per_s=1.0,
+        write_bytes_per_s=1.0,
+        joules_per_byte_read=0.0,
+        joules_per_byte_written=0.0,
+        latency_s=0.0,
     )
     costs = {op.name: nothing for op in graph.functions[schedule.function]}
     return replay(graph, schedule.function, schedule.steps, costs, storage)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.allowed_slowdown import thrifty
 from edgetrain.planner.attempt import (
@@ -27,6 +26,7 @@ from edgetrain.planner.solvers import FLOORS, OWN_SOLVERS, STAND_INS, sketches
 from edgetrain.planner.solvers.answer import gap_of
 from edgetrain.planner.solvers.options import Progress, SolverOptions, silent
 from edgetrain.planner.stored import storable, stored_prefixes
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, parse_bytes, show_bytes, show_bytes_up, show_seconds
 
 __all__ = [
@@ -54,7 +54,7 @@ def make_plan(
     costs: CostsByFunction,
     *,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     options: SolverOptions | None = None,
     progress: Progress = silent,
 ) -> Plan:
@@ -87,7 +87,7 @@ def try_plan(
     costs: CostsByFunction,
     *,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     options: SolverOptions | None = None,
     progress: Progress = silent,
 ) -> Plan | None:
@@ -99,7 +99,7 @@ def try_plan(
 
 
 def least_bytes(
-    graph: TrainGraph, costs: CostsByFunction, *, solver: str = "greedy", storage: StorageCost | None = None
+    graph: TrainGraph, costs: CostsByFunction, *, solver: str = "greedy", storage: Storage | None = None
 ) -> int:
     """What the solver could hold at best with every parameter in memory, fragmentation left out."""
     inputs = make_inputs(graph, costs, solver, storage, None, silent)
@@ -112,7 +112,7 @@ def is_plannable(
     costs: CostsByFunction,
     *,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
 ) -> bool:
     """Whether `make_plan` has a plan for that much memory, without making a good one."""
     inputs = make_inputs(graph, costs, solver, storage, None, silent)
@@ -125,7 +125,7 @@ def smallest_budget(
     costs: CostsByFunction,
     *,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     progress: Progress = silent,
 ) -> Bytes:
     """The budget of `smallest_plan`, without its plan."""
@@ -139,7 +139,7 @@ def smallest_plan(
     costs: CostsByFunction,
     *,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     options: SolverOptions | None = None,
 ) -> Plan:
     """The plan for the smallest memory that the solver is known to hold, with that as its budget.

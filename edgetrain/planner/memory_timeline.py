@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edgetrain.graph.ir import Phase, TrainGraph
+from edgetrain.graph.ir import EVALUATE, Phase, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
 from edgetrain.planner.explain import PERSISTENT_LABELS, replay_bytes, temporary_labels
 from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Plan, Schedule, Stay
@@ -51,7 +51,7 @@ def memory_timeline(graph: TrainGraph, plan: Plan) -> MemoryTimeline:
     """Replays the plan and writes down every moment. Raises `InternalError` if the plan is not of this graph."""
     moments = {name: _moments(graph, plan, schedule) for name, schedule in plan.schedules.items()}
     fullest = max(moments, key=lambda name: max((moment.nbytes for moment in moments[name]), default=0))
-    shown = [m for name, found in moments.items() if name == fullest or name != "evaluate" for m in found]
+    shown = [m for name, found in moments.items() if name == fullest or name != EVALUATE for m in found]
     return MemoryTimeline(
         moments=tuple(shown),
         peak=max(range(len(shown)), key=lambda index: shown[index].nbytes, default=0),

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost, read_cost, write_cost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Op, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, Joules, Seconds
 
 PAGE_BYTES = 4096  # what O_DIRECT asks of addresses and lengths
@@ -147,7 +148,7 @@ def replay(
     function: str,
     steps: Sequence[Step],
     costs: Mapping[str, OpCost],
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
 ) -> Replay:
     """Runs the bookkeeping of a schedule, and nothing else, and returns what it found.
 
@@ -187,7 +188,7 @@ class _Walk:
     graph: TrainGraph
     function: str
     costs: Mapping[str, OpCost]
-    storage: StorageCost | None
+    storage: Storage | None
     paged: frozenset[str]
     stored: frozenset[str] = field(init=False)
     versions: Mapping[str, Mapping[str, int]] = field(init=False)
@@ -279,7 +280,7 @@ class _Walk:
     def _page_out(self, tensor: str) -> None:
         self._require(tensor, f"pages out `{tensor}`")
         nbytes = self._footprint(tensor)
-        self._transfer(tensor, self._storage.write(nbytes))
+        self._transfer(tensor, write_cost(self._storage, nbytes))
         self.in_storage.add(tensor)
         self.out_bytes += nbytes
 
@@ -291,7 +292,7 @@ class _Walk:
             self._fail(f"pages in `{tensor}`, which is in memory already")
         self._begin_stay(tensor)
         nbytes = self._footprint(tensor)
-        self._transfer(tensor, self._storage.read(nbytes))
+        self._transfer(tensor, read_cost(self._storage, nbytes))
         self.read_done_s[tensor] = self.transfer_s
         self.in_bytes += nbytes
 
@@ -303,7 +304,7 @@ class _Walk:
         self.joules += cost.joules
 
     @property
-    def _storage(self) -> StorageCost:
+    def _storage(self) -> Storage:
         if self.storage is None:
             self._fail("pages a tensor, but there is no storage")
         return self.storage

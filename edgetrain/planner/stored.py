@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost, read_cost, write_cost
 from edgetrain.graph.ir import Role, Tensor, TrainGraph
 from edgetrain.planner.plan import PAGE_BYTES
+from edgetrain.targets.device import Storage
 
 _STORABLE_ROLES = frozenset({Role.PARAMETER, Role.STATE, Role.CONSTANT})
 # Of the bytes that can be stored. Few steps, for each is a whole plan; half as much again is near enough.
@@ -23,7 +24,7 @@ def storable(graph: TrainGraph) -> frozenset[str]:
 
 
 def stored_prefixes(
-    graph: TrainGraph, costs: Mapping[str, Mapping[str, OpCost]], storage: StorageCost | None
+    graph: TrainGraph, costs: Mapping[str, Mapping[str, OpCost]], storage: Storage | None
 ) -> Iterator[frozenset[str]]:
     """Larger and larger sets of tensors to store, cheapest per byte first, up to everything storable."""
     if storage is None:
@@ -51,7 +52,7 @@ def _candidates(graph: TrainGraph) -> tuple[Tensor, ...]:
 
 
 def _transfer_seconds(
-    graph: TrainGraph, costs: Mapping[str, Mapping[str, OpCost]], storage: StorageCost, tensor: Tensor
+    graph: TrainGraph, costs: Mapping[str, Mapping[str, OpCost]], storage: Storage, tensor: Tensor
 ) -> float:
     """What one call of each function spends on moving the tensor, if every use reads it again."""
     seconds = 0.0
@@ -59,5 +60,7 @@ def _transfer_seconds(
         ops = graph.functions[function]
         uses = sum(tensor.name in op.reads or tensor.name in op.writes for op in ops)
         changes = sum(tensor.name in op.writes for op in ops)
-        seconds += uses * storage.read(tensor.nbytes).seconds + changes * storage.write(tensor.nbytes).seconds
+        seconds += (
+            uses * read_cost(storage, tensor.nbytes).seconds + changes * write_cost(storage, tensor.nbytes).seconds
+        )
     return seconds

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.explain import explain
 from edgetrain.planner.make_plan import CostsByFunction, smallest_plan, try_plan
 from edgetrain.planner.plan import Budget, Plan
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, show_bytes, show_joules, show_seconds
 
 POINTS = 9
@@ -36,7 +36,7 @@ def sweep(
     costs: CostsByFunction,
     *,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     options: SolverOptions | None = None,
     points: int = POINTS,
 ) -> Iterator[SweepPoint]:

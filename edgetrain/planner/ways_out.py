@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import EdgetrainError, WayOut
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.make_plan import CostsByFunction, is_plannable, smallest_budget
 from edgetrain.planner.plan import Budget
 from edgetrain.planner.solvers.options import Progress, silent
+from edgetrain.targets.device import Storage
 from edgetrain.units import show_bytes, show_bytes_up
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class _Search:
     budget: Budget
     build: Build
     solver: str
-    storage: StorageCost | None
+    storage: Storage | None
     ends_s: float
     clock: Callable[[], float]
     progress: Progress
@@ -104,7 +104,7 @@ def find_ways_out(
     device: str,
     device_bytes: int,
     solver: str = "greedy",
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     time_limit_s: float = TIME_LIMIT_S,
     clock: Callable[[], float] = time.monotonic,
     progress: Progress = silent,

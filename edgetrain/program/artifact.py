@@ -35,6 +35,7 @@ from edgetrain.program.emit_c import emit_header, page_file_bytes, page_slots
 from edgetrain.program.layout import arena_layout, file_offsets
 from edgetrain.program.manifest import FORMAT, Manifest, TensorRecord, manifest_from_json, manifest_to_json
 from edgetrain.runtime.sources import runtime_text
+from edgetrain.targets.device import Codegen
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +44,6 @@ PARAMETERS = "parameters.bin"
 GRAPH = "graph.json"
 PLAN = "plan.json"
 DRIVER = "driver.c"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetRecord:
-    """What the program was built for; `triple` and `cpu` are empty for the machine that built it."""
-
-    name: str
-    triple: str
-    cpu: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +103,16 @@ def write_artifact(
     library: Path,
     driver_c: str,
     parameters: Mapping[str, npt.NDArray[np.generic]],
-    target: TargetRecord,
+    name: str,
+    codegen: Codegen,
     versions: Mapping[str, str],
     plan_json: str | None = None,
 ) -> Artifact:
     """Writes the folder in one piece, replacing an older artifact at the same place.
 
-    `parameters` holds a value for every parameter, state and constant of `graph`, and nothing else; `versions` names
-    what built it (`tvm`, `compiler`). Raises `InternalError` for values that do not match the graph, and `UsageError`
-    when `directory` holds something that is not an artifact.
+    `name` and `codegen` say what it was built for. `parameters` holds a value for every parameter, state and constant
+    of `graph`, and nothing else; `versions` names what built it (`tvm`, `compiler`). Raises `InternalError` for values
+    that do not match the graph, and `UsageError` when `directory` holds something that is not an artifact.
     """
     if directory.exists():
         _require_replaceable(directory)
@@ -138,7 +131,7 @@ def write_artifact(
         for name, text in texts.items():
             (built / name).write_text(text, encoding="utf-8")
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
-        manifest = _describe(built, graph, plan, library.name, target, versions)
+        manifest = _describe(built, graph, plan, library.name, name, codegen, versions)
         (built / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
         if directory.exists():
             move_aside(directory)
@@ -200,7 +193,7 @@ def _require_replaceable(directory: Path) -> None:
 
 
 def _describe(
-    built: Path, graph: TrainGraph, plan: Plan, library: str, target: TargetRecord, versions: Mapping[str, str]
+    built: Path, graph: TrainGraph, plan: Plan, library: str, name: str, codegen: Codegen, versions: Mapping[str, str]
 ) -> Manifest:
     layout = arena_layout(graph, plan)
     slots = page_slots(plan, graph)
@@ -219,9 +212,9 @@ def _describe(
     return Manifest(
         files={path.name: file_sha256(path) for path in sorted(built.iterdir())},
         library=library,
-        target_name=target.name,
-        triple=target.triple,
-        cpu=target.cpu,
+        target_name=name,
+        triple=codegen.triple,
+        cpu=codegen.cpu,
         versions=dict(sorted(versions.items())),
         planned_peak_bytes=plan.peak_bytes,
         arena_bytes=layout.arena_bytes,

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from edgetrain.compiler.compile import CodegenRequest, Compiled, tool_versions
+from edgetrain.compiler.compiled import Compiled
+from edgetrain.compiler.versions import tool_versions
 from edgetrain.files.build_cache import BuildCache, cache_key
 from edgetrain.planner import dump as plan_dump
 from edgetrain.planner.plan import Plan
-from edgetrain.program.artifact import Artifact, TargetRecord, load_artifact, write_artifact
+from edgetrain.program.artifact import Artifact, load_artifact, write_artifact
 from edgetrain.program.emit_c import emit_driver
 from edgetrain.program.library import build_library
+from edgetrain.targets.device import Device
 from edgetrain.toolchain.c_compiler import find_compiler
 
 _PROGRAM = "program"
 
 
 def build_program(
-    compiled: Compiled, plan: Plan, codegen: CodegenRequest, *, cache: BuildCache, profile: bool = False
+    compiled: Compiled, plan: Plan, device: Device, *, cache: BuildCache, profile: bool = False
 ) -> Artifact:
-    """The program for one target; with `profile`, one that counts the seconds of each op.
+    """The program for one device, whose kernels `compiled` has under its name.
 
-    Raises `DeviceError` when no compiler can build for it.
+    With `profile` it counts the seconds of each op. Raises `DeviceError` when no compiler can build for it.
     """
+    codegen = device.codegen
     compiler = find_compiler(codegen.triple, cpu=codegen.cpu)
     plan_json = plan_dump.to_json(plan)
-    target = TargetRecord(name=codegen.name, triple=codegen.triple, cpu=codegen.cpu)
     key = cache_key(
         "edgetrain.program/1",
-        *(compiled.key, plan_json, codegen.name, codegen.triple, compiler.version),
+        *(compiled.key, plan_json, device.name, codegen.triple, compiler.version),
         *(("profile",) if profile else ()),
     )
 
@@ -36,7 +38,7 @@ def build_program(
         driver = emit_driver(compiled.graph, plan)
         library = build_library(
             driver_c=driver,
-            kernels=compiled.kernels(codegen.name),
+            kernels=compiled.kernels(device.name),
             out=out / "build",
             cpu=codegen.cpu,
             profile=profile,
@@ -49,7 +51,8 @@ def build_program(
             library=library,
             driver_c=driver,
             parameters=compiled.initial(),
-            target=target,
+            name=device.name,
+            codegen=codegen,
             versions={**tool_versions(), "compiler": compiler.version},
             plan_json=plan_json,
         )

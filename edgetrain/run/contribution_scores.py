@@ -9,7 +9,8 @@ import numpy as np
 
 from edgetrain.errors import DivergedError
 from edgetrain.graph.contribution import Contribution, forward_scores, gradient_scores, row_scores
-from edgetrain.run.engines.engine import EVALUATE, LABELS, STEP, Array, BatchSource, Engine, evaluated
+from edgetrain.graph.ir import EVALUATE, LABELS, STEP, evaluated
+from edgetrain.run.engines.engine import Array, BatchSource, Engine
 from edgetrain.run.loop.metrics import Metric
 
 ACCUMULATED = "accumulated"  # as the graph's builder names the gradients that grow over several batches

@@ -6,17 +6,14 @@ import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from edgetrain.compiler.compile import Compiled
-from edgetrain.compiler.schedules import SCHEDULES, records_text, summary
+from edgetrain.compiler.compiled import Compiled
+from edgetrain.compiler.schedules import records_text, summary
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset
-from edgetrain.errors import DeviceError
 from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.build_cache import file_sha256
 from edgetrain.graph.adapters import beside_from_json
@@ -27,6 +24,7 @@ from edgetrain.recipes import Recipe
 from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
 from edgetrain.run.files.export import write_trained_onnx
 from edgetrain.run.files.report import Energy, RunReport, write_report
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.limits.exchange import hold_run
 from edgetrain.run.limits.governor import Beginning, Governor, Limit
 from edgetrain.run.limits.ladder import Ladder, Rung
@@ -45,68 +43,50 @@ from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
-    """Where a run keeps its files; the names are an interface."""
+@dataclass(frozen=True, kw_only=True)
+class Runnable:
+    """What is run: a program, with what it was compiled from and the plan that it follows."""
 
-    path: Path
-
-    @property
-    def recipe(self) -> Path:
-        return self.path / "recipe.json"
-
-    @property
-    def schedules(self) -> Path:
-        return self.path / SCHEDULES
-
-    @property
-    def program(self) -> Path:
-        return self.path / "program"
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model.onnx"
-
-    def create(self) -> None:
-        """Raises `DeviceError` when the folder cannot be made."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DeviceError(
-                f"cannot make the run folder `{self.path}`", why=str(error), fix="choose another with --out DIR"
-            ) from error
+    compiled: Compiled
+    plan: Plan
+    program: Artifact
 
 
-def execute(
-    program: Artifact,
-    compiled: Compiled,
-    dataset: Dataset,
-    recipe: Recipe,
-    *,
-    folder: RunFolder,
-    plan: Plan,
-    budget_bytes: int | None,
-    target: str,
-    threads: int,
-    is_target_here: bool = True,
-    carbon: CarbonIntensity = WORLD_AVERAGE,
-    callbacks: Iterable[Callback] = (),
-    resume: bool = False,
-    ladder: Ladder | None = None,
-    limits: Sequence[Limit] = (),
-    reserve_bytes: int = 0,
-) -> RunReport:
-    """Trains `program` on `dataset` and writes everything to `folder`.
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """How it is run, and where everything goes."""
 
-    While it runs its budget can be changed from outside, and `limits` can; it then goes over to another plan of the
-    `ladder`, of at most `reserve_bytes`. Raises as `train` does, `DataError` when data and model do not fit, and
-    `UsageError` when the folder's run is going on in another process.
+    recipe: Recipe
+    folder: RunFolder
+    target: str  # what the plan is for
+    is_target_here: bool = True
+    threads: int
+    carbon: CarbonIntensity = WORLD_AVERAGE
+    resume: bool = False
+    callbacks: tuple[Callback, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryLimits:
+    """What bounds the run's memory. While it runs, it goes over to another plan of the ladder where they ask for it."""
+
+    budget_bytes: int | None  # the user's
+    reserve_bytes: int = 0  # addresses for the largest plan that the run may go over to
+    ladder: Ladder | None = None
+    others: tuple[Limit, ...] = ()  # the system's shortage, a share with other jobs
+
+
+def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: MemoryLimits) -> RunReport:
+    """Trains the program on `dataset` and writes everything to the request's folder.
+
+    Raises as `train` does, `DataError` when data and model do not fit, and `UsageError` when the folder's run is going
+    on in another process.
     """
+    compiled, program, recipe, folder = runnable.compiled, runnable.program, request.recipe, request.folder
     inputs = {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
     check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
     dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
     folder.create()
-    beginning = _beginning(program, compiled, folder, ladder, budget_bytes)
     with hold_run(folder.path):
         _fill_folder(folder, recipe, compiled, program)
         settings = settings_of(recipe, compiled, program, dataset, folder)
@@ -116,36 +96,40 @@ def execute(
         rehearse(program.manifest, feed, settings)
         meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
         growth = _Growth.from_here()
-        with LocalEngine(program, threads=threads, page_directory=folder.path, reserve_bytes=reserve_bytes) as engine:
-            governor = Governor(engine, beginning, limits)
+        with LocalEngine(
+            program, threads=request.threads, page_directory=folder.path, reserve_bytes=limits.reserve_bytes
+        ) as engine:
+            governor = Governor(engine, _beginning(runnable, folder, limits), limits.others)
             with meter:
                 outcome = train(
-                    engine, feed, settings, out=folder.path, callbacks=callbacks, resume=resume, governor=governor
+                    engine,
+                    feed,
+                    settings,
+                    out=folder.path,
+                    callbacks=request.callbacks,
+                    resume=request.resume,
+                    governor=governor,
                 )
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
-            report = _report(
-                engine, compiled, recipe, outcome, test or {}, governor.phases(), plan, target, threads, growth.bytes()
-            )
+            report = _report(engine, runnable, request, outcome, governor.phases(), growth.bytes())
             _write_model(engine, program, compiled, folder)
         if engine.artifact != program:
             engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
-        report = replace(report, energy=_energy(outcome, plan, recipe, meter, carbon, is_target_here=is_target_here))
+        report = replace(report, test=test or {}, energy=_energy(outcome, runnable.plan, request, meter))
         write_report(report, folder.path)
     return report
 
 
-def _beginning(
-    program: Artifact, compiled: Compiled, folder: RunFolder, ladder: Ladder | None, budget_bytes: int | None
-) -> Beginning:
+def _beginning(runnable: Runnable, folder: RunFolder, limits: MemoryLimits) -> Beginning:
     """What the governor starts from: the program's own rung, and those it may go over to."""
-    rung = Rung.of(program)
+    rung = Rung.of(runnable.program)
     return Beginning(
         folder=folder.path,
-        compiled_directory=compiled.directory.resolve(),
-        compiled_key=compiled.key,
+        compiled_directory=runnable.compiled.directory.resolve(),
+        compiled_key=runnable.compiled.key,
         rung=rung,
-        ladder=ladder or Ladder.of([rung]),
-        budget_bytes=budget_bytes,
+        ladder=limits.ladder or Ladder.of([rung]),
+        budget_bytes=limits.budget_bytes,
     )
 
 
@@ -184,21 +168,13 @@ def _write_model(engine: LocalEngine, program: Artifact, compiled: Compiled, fol
     write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
 
 
-def _energy(
-    outcome: TrainOutcome,
-    plan: Plan,
-    recipe: Recipe,
-    meter: EnergyMeter,
-    carbon: CarbonIntensity,
-    *,
-    is_target_here: bool,
-) -> Energy:
+def _energy(outcome: TrainOutcome, plan: Plan, request: RunRequest, meter: EnergyMeter) -> Energy:
     return Energy.of(
         steps=outcome.steps_taken,
-        modelled_j=plan.joules * recipe.train.accumulate * outcome.steps_taken,
+        modelled_j=plan.joules * request.recipe.train.accumulate * outcome.steps_taken,
         meter=meter,
-        carbon=carbon,
-        is_target_here=is_target_here,
+        carbon=request.carbon,
+        is_target_here=request.is_target_here,
     )
 
 
@@ -237,16 +213,13 @@ def settings_of(
 
 def _report(
     engine: LocalEngine,
-    compiled: Compiled,
-    recipe: Recipe,
+    runnable: Runnable,
+    request: RunRequest,
     outcome: TrainOutcome,
-    test: Mapping[str, float],
     phases: tuple[Phase, ...],
-    plan: Plan,
-    target: str,
-    threads: int,
     process_peak: int | None,
 ) -> RunReport:
+    compiled, plan, recipe, threads = runnable.compiled, runnable.plan, request.recipe, request.threads
     progress, program = outcome.progress, engine.artifact
     recipe_data: dict[str, Any] = json.loads(recipe.to_json())
     highest = max(phase.planned_peak_bytes for phase in phases)  # what the process grew by is of all phases
@@ -267,11 +240,10 @@ def _report(
         losses=progress.losses,
         validations=progress.validations,
         best_step=progress.best.step if progress.best is not None else None,
-        test=test,
         model_sha256=file_sha256(compiled.model),
         program_sha256=program.identity,
         parameters_sha256=hashlib.sha256(engine.saved).hexdigest(),
-        target=target,
+        target=request.target,
         ran_on="this host",
         threads=threads,
         seed=recipe.train.seed,

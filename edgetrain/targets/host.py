@@ -29,6 +29,7 @@ class HostFacts:
     isa: Isa
     cores: int
     memory_bytes: int
+    cache_bytes: int = 0  # the second-level cache of a core; 0: the system does not say
 
 
 # The x86-64 micro-architecture levels of the psABI by the flags Linux shows that the lower level lacks, best first.
@@ -130,6 +131,7 @@ def read_host(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup"))
         isa=isa_of(platform.machine(), flags_of(_read(proc / "cpuinfo"))),
         cores=min(core_limits),
         memory_bytes=min(memory_limits),
+        cache_bytes=cache_bytes(),
     )
 
 

@@ -18,66 +18,36 @@ from typing import Any
 from edgetrain.errors import UsageError
 from edgetrain.locate import data_path, user_config_dir
 from edgetrain.schema import close_to, is_numeric, read_table, setting
+from edgetrain.targets.device import Codegen, Device, Rates, Storage
 from edgetrain.targets.host import HostFacts, read_host
-from edgetrain.units import Bytes, Seconds, Watts
+from edgetrain.units import Bytes
 
 HOST = "host"
 OPERATING_SYSTEMS = ("linux", "android", "bare-metal")
-ACCELERATORS = ("", "cuda")
-STORAGE_KINDS = ("sd-card", "nvme", "ufs", "disk", "host-memory")
 SOURCE_KINDS = ("datasheet", "measurement", "assumption")
 MEASURED_BY = "measurement: edgetrain targets calibrate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codegen:
-    """What the compiler needs to know. `vector_bits` is 32 where there is one float at a time."""
-
-    triple: str = setting()  # LLVM's name; empty: this machine
-    cpu: str = setting()
-    features: str = setting("")
-    vector_bits: int = setting(minimum=32)
-    vector_registers: int = setting(minimum=1)
-    cores: int = setting(minimum=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """Where tensors are paged to."""
-
-    kind: str = setting(choices=STORAGE_KINDS)
-    read_bytes_per_s: float = setting(above=0)
-    write_bytes_per_s: float = setting(above=0)
-    joules_per_byte_read: float = setting(minimum=0)
-    joules_per_byte_written: float = setting(minimum=0)
-    latency_s: Seconds = setting(minimum=0)  # noqa: RUF009 (of each transfer, beside its bytes)
-    overlaps: bool = setting(True)  # transfers go on beside the ops; without it each op waits for them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One device. Rates are sustained, not peak: plans promise seconds."""
+    """What a user names with `--target`: a system with its devices. Profiles describe one device so far."""
 
-    name: str = setting()
-    summary: str = setting()
-    os: str = setting(choices=OPERATING_SYSTEMS)
-    accelerator: str = setting("", choices=ACCELERATORS)
-    note: str = setting("")  # what a user must know before believing the numbers
-    memory_bytes: Bytes = setting(above=0)  # noqa: RUF009
-    flops_per_s: float = setting(above=0)
-    memory_bytes_per_s: float = setting(above=0)
-    launch_s: Seconds = setting(minimum=0)  # noqa: RUF009 (from one kernel call to the next)
-    joules_per_flop: float = setting(minimum=0)
-    joules_per_byte: float = setting(minimum=0)
-    idle_w: Watts = setting(minimum=0)  # noqa: RUF009
-    codegen: Codegen
-    storage: Storage | None
-    sources: Mapping[str, str]  # where each number comes from, by its dotted key
+    name: str
+    summary: str
+    os: str
+    note: str  # what a user must know before believing the numbers
+    devices: tuple[Device, ...]
+    sources: Mapping[str, str]  # where each number comes from, by its key in the profile
+
+    @property
+    def device(self) -> Device:
+        """The one that trains."""
+        return self.devices[0]
 
     @property
     def is_host(self) -> bool:
         """Whether programs for it run on this machine."""
-        return self.codegen.triple == ""
+        return self.device.is_here
 
     @property
     def rates_basis(self) -> str:
@@ -87,7 +57,23 @@ class Target:
             return f"measured on {source.rpartition(' ')[2]}"
         return {"measurement": "measured", "datasheet": "datasheet"}.get(source.partition(":")[0], "assumed")
 
+    def with_device(self, **changes: Any) -> Target:
+        """The target with these fields of its device changed."""
+        return dataclasses.replace(self, devices=(dataclasses.replace(self.device, **changes), *self.devices[1:]))
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """The keys of a profile that stand above its tables and rates."""
+
+    summary: str = setting()
+    os: str = setting(choices=OPERATING_SYSTEMS)
+    note: str = setting("")
+    memory_bytes: Bytes = setting(above=0)  # noqa: RUF009
+
+
+# What profiles said before and nothing read: files that `targets calibrate` wrote still have them.
+_RETIRED = frozenset({"accelerator", "idle_w"})
 _TABLES: Mapping[str, type] = {"codegen": Codegen, "storage": Storage}
 
 
@@ -125,27 +111,35 @@ def parse_target(data: Mapping[str, Any], *, name: str, where: str) -> Target:
     """A profile from its parsed TOML. Raises one `UsageError` that lists every mistake."""
     mistakes: list[str] = []
     sources: dict[str, str] = {}
-    given: dict[str, Any] = {"name": name, "sources": sources, "storage": None, "codegen": None}
-    for table, kind in _TABLES.items():
-        if table in data:
-            values = _take_sources(kind, data[table], f"{table}.", sources, mistakes)
-            given[table] = read_table(kind, values, where=f"{table}.", mistakes=mistakes)
-        elif table == "codegen":
-            mistakes.append("`codegen` is missing: write a table `[codegen]`")
+    data = {key: value for key, value in data.items() if key not in _RETIRED}
     for key in ("name", "sources"):
         if key in data:
             mistakes.append(f"`{key}` is not a known key: the file's name and the numbers give it")
-    top = {key: value for key, value in data.items() if key not in given}
-    target = read_table(
-        Target, _take_sources(Target, top, "", sources, mistakes), where="", mistakes=mistakes, given=given
-    )
-    if mistakes or target is None:
+    found: dict[str, Any] = dict.fromkeys(_TABLES)
+    for table, kind in _TABLES.items():
+        if table in data:
+            values = _take_sources(kind, data[table], f"{table}.", sources, mistakes)
+            found[table] = read_table(kind, values, where=f"{table}.", mistakes=mistakes)
+        elif table == "codegen":
+            mistakes.append("`codegen` is missing: write a table `[codegen]`")
+    top = {key: value for key, value in data.items() if key not in (*_TABLES, "name", "sources")}
+    in_rates = {field.name for field in dataclasses.fields(Rates)}
+    parts: dict[type, Any] = {}
+    for kind, chosen in (
+        (_Head, {key: value for key, value in top.items() if key not in in_rates}),
+        (Rates, {key: value for key, value in top.items() if key in in_rates}),
+    ):
+        values = _take_sources(kind, chosen, "", sources, mistakes)
+        parts[kind] = read_table(kind, values, where="", mistakes=mistakes)
+    if mistakes:
         count = "one mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
         raise UsageError(
             f"target profile {where} has {count}:\n" + "\n".join(f"  - {mistake}" for mistake in mistakes),
             fix="correct the file; every profile in `targets/` is a working example",
         )
-    return target
+    head = parts[_Head]
+    device = Device(name=name, memory_bytes=head.memory_bytes, rates=parts[Rates], **found)
+    return Target(name=name, summary=head.summary, os=head.os, note=head.note, devices=(device,), sources=sources)
 
 
 def complete_host(target: Target, facts: HostFacts) -> Target:
@@ -153,7 +147,8 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
 
     The rate of arithmetic is scaled from the profile's by cores and vector width: the same assumption per lane.
     """
-    codegen = target.codegen
+    device = target.device
+    codegen, rates = device.codegen, device.rates
     lanes = facts.isa.vector_bits * facts.cores / (codegen.vector_bits * codegen.cores)
     cores = facts.cores / codegen.cores
     is_measured_here = lanes == cores == 1 and target.sources["flops_per_s"].startswith(MEASURED_BY)
@@ -164,14 +159,15 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
         "codegen.vector_bits": "detected: CPU flags",
         "codegen.vector_registers": "detected: CPU flags",
         "codegen.cores": "detected: affinity, or the cgroup's limit where that is less",
+        "codegen.cache_bytes": "detected: the second-level cache of a core",
     }
     if is_measured_here:
         detected |= {key: target.sources[key] for key in ("flops_per_s", "memory_bytes_per_s")}
-    return dataclasses.replace(
-        target,
+    completed = target.with_device(
         memory_bytes=Bytes(facts.memory_bytes),
-        flops_per_s=target.flops_per_s * lanes,
-        memory_bytes_per_s=target.memory_bytes_per_s * cores,
+        rates=dataclasses.replace(
+            rates, flops_per_s=rates.flops_per_s * lanes, memory_bytes_per_s=rates.memory_bytes_per_s * cores
+        ),
         codegen=Codegen(
             triple="",
             cpu=facts.isa.cpu,
@@ -179,9 +175,10 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
             vector_bits=facts.isa.vector_bits,
             vector_registers=facts.isa.vector_registers,
             cores=facts.cores,
+            cache_bytes=facts.cache_bytes,
         ),
-        sources={**target.sources, **detected},
     )
+    return dataclasses.replace(completed, sources={**target.sources, **detected})
 
 
 def _find_target(name_or_path: str | Path) -> Path:
@@ -201,9 +198,25 @@ def _find_target(name_or_path: str | Path) -> Path:
     return kept if kept.is_file() else data_path("targets", f"{text}.toml")
 
 
+def to_json(target: Target) -> dict[str, Any]:
+    """The profile as its file has it: keys of the device at the top, `codegen` and `storage` as tables."""
+    device = target.device
+    return {
+        "name": target.name,
+        "summary": target.summary,
+        "os": target.os,
+        "note": target.note,
+        "memory_bytes": device.memory_bytes,
+        **dataclasses.asdict(device.rates),
+        "codegen": dataclasses.asdict(device.codegen),
+        "storage": None if device.storage is None else dataclasses.asdict(device.storage),
+        "sources": dict(target.sources),
+    }
+
+
 def to_toml(target: Target) -> str:
     """A profile file that reads back as this target; what was detected is written down as measured."""
-    plain = dataclasses.asdict(target)
+    plain = to_json(target)
     tables = {"": plain, **{table: plain.pop(table) for table in _TABLES}}
     lines: list[str] = []
     for table, values in tables.items():
@@ -211,9 +224,10 @@ def to_toml(target: Target) -> str:
             continue
         lines += ["", f"[{table}]"] if table else []
         for key, value in values.items():
-            if key in ("name", "sources"):
-                continue
             source = target.sources.get(f"{table}.{key}" if table else key)
+            is_default = source is None and isinstance(value, int | float) and not isinstance(value, bool)
+            if key in ("name", "sources") or is_default:
+                continue
             lines.append(f"{key} = {_toml_value(value, source)}")
     return "\n".join(lines) + "\n"
 

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgetrain.cost.rates import KernelTime, Rates, fit_rates
-from edgetrain.graph.ir import TrainGraph
+from edgetrain.cost.rates import KernelTime, fit_rates, total_seconds
+from edgetrain.graph.ir import STEP, TrainGraph
 from edgetrain.pipeline.job import Job
 from edgetrain.pipeline.profiling import profiling_engine
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import recipe_for_model
 from edgetrain.run.engines.profile import FunctionProfile, profile_function
 from edgetrain.run.sensors.storage_probe import StorageSpeed, probe_storage
+from edgetrain.targets.device import Rates
 from edgetrain.targets.profile import MEASURED_BY, Target
-from edgetrain.units import Seconds, show_seconds
+from edgetrain.units import show_seconds
 
 # Convolutions, batch norms and one-dimensional series at sizes from within the caches to beyond them.
 PROGRAMS: tuple[tuple[str, int], ...] = (("digits-cnn", 32), ("voice-cnn", 16), ("watch-cnn", 32))
@@ -47,17 +48,17 @@ class CalibrationReport:
     def to_json(self) -> dict[str, object]:
         return {
             "target": self.target.name,
-            **{name: getattr(self.target, name) for name in _MEASURED},
+            **{name: getattr(self.target.device.rates, name) for name in _MEASURED},
             "storage": dataclasses.asdict(self.storage) if self.storage is not None else None,
             "programs": [dataclasses.asdict(program) for program in self.programs],
         }
 
     def to_text(self) -> str:
-        target = self.target
+        rates = self.target.device.rates
         lines = [
-            f"arithmetic  {target.flops_per_s / 1e9:.3g} GFLOP/s",
-            f"memory      {target.memory_bytes_per_s / 1e9:.3g} GB/s",
-            f"launch      {target.launch_s * 1e6:.3g} µs a kernel",
+            f"arithmetic  {rates.flops_per_s / 1e9:.3g} GFLOP/s",
+            f"memory      {rates.memory_bytes_per_s / 1e9:.3g} GB/s",
+            f"launch      {rates.launch_s * 1e6:.3g} µs a kernel",
         ]
         if self.storage is not None:
             read, write = (rate / 1e6 for rate in (self.storage.read_bytes_per_s, self.storage.write_bytes_per_s))
@@ -85,16 +86,16 @@ def calibrate(job: Job, *, name: str, today: str, folder: Path, inform: Callable
             found = measure_program(job, model, batch)
             measured[model] = min(measured.get(model, found), found, key=lambda times: times[1])
     inform("measuring the disk")
-    storage = probe_storage(folder) if job.target.storage is not None else None
-    before = _rates_of(job.target)
+    storage = probe_storage(folder) if job.device.storage is not None else None
+    before = job.device.rates
     rates = fit_rates({model: measured[model][0] for model, _ in PROGRAMS}, before)
     programs = tuple(
         ProgramTime(
             name=model,
             is_fitted=model != CHECKED[0],
             measured_s=step_s,
-            planned_before_s=before.total_s(kernels),
-            planned_s=rates.total_s(kernels),
+            planned_before_s=total_seconds(before, kernels),
+            planned_s=total_seconds(rates, kernels),
         )
         for model, (kernels, step_s) in measured.items()
     )
@@ -106,10 +107,10 @@ def measure_program(job: Job, model: str, batch: int) -> tuple[Sequence[KernelTi
     """What each kernel of a training step takes, and what a step takes as a whole."""
     recipe = recipe_for_model(f"zoo:{model}", (f"train.batch={batch}",), needs_data=False)
     job = dataclasses.replace(job, recipe=recipe)
-    compiled = compile_stage(job)
-    with profiling_engine(job, compiled) as engine:
-        found = profile_function(engine, compiled.graph, "step", rounds=_ROUNDS)
-    return kernel_times(compiled.graph, "step", found), found.call_s
+    compiled = compile_job(job)
+    with profiling_engine(compiled) as engine:
+        found = profile_function(engine, compiled.graph, STEP, rounds=_ROUNDS)
+    return kernel_times(compiled.graph, STEP, found), found.call_s
 
 
 def kernel_times(graph: TrainGraph, function: str, found: FunctionProfile) -> Sequence[KernelTime]:
@@ -126,26 +127,15 @@ def with_measured(target: Target, rates: Rates, storage: StorageSpeed | None, *,
     """The target with measured rates; what was not measured, energy above all, stays what it was."""
     source = f"{MEASURED_BY}, {today}"
     sources = {**target.sources, **dict.fromkeys(_MEASURED, source)}
-    found = target.storage
-    if target.storage is not None and storage is not None:
+    found = target.device.storage
+    if found is not None and storage is not None:
         found = dataclasses.replace(
-            target.storage,
+            found,
             read_bytes_per_s=storage.read_bytes_per_s,
             write_bytes_per_s=storage.write_bytes_per_s,
-            latency_s=Seconds(storage.latency_s),
+            latency_s=storage.latency_s,
         )
         sources |= {f"storage.{key}": source for key in ("read_bytes_per_s", "write_bytes_per_s", "latency_s")}
-    return dataclasses.replace(
-        target,
-        name=name,
-        summary=target.summary if name == target.name else f"{target.summary} and measured as `{name}`",
-        flops_per_s=rates.flops_per_s,
-        memory_bytes_per_s=rates.memory_bytes_per_s,
-        launch_s=Seconds(rates.launch_s),
-        storage=found,
-        sources=sources,
-    )
-
-
-def _rates_of(target: Target) -> Rates:
-    return Rates(flops_per_s=target.flops_per_s, memory_bytes_per_s=target.memory_bytes_per_s, launch_s=target.launch_s)
+    summary = target.summary if name == target.name else f"{target.summary} and measured as `{name}`"
+    measured = target.with_device(name=name, rates=rates, storage=found)
+    return dataclasses.replace(measured, name=name, summary=summary, sources=sources)

@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from edgetrain.compiler.compile import Compiled
 from edgetrain.compiler.measure.runners import Runner
 from edgetrain.compiler.schedules import CACHE, RULE, ScheduleChoice, ScheduleStores
 from edgetrain.compiler.search.entries import entry_of
 from edgetrain.compiler.search.request import TunedKernel, TuneRequest, deep_cost_model, search_schedules
 from edgetrain.compiler.search.trials import Origin
+from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.errors import DeviceError
-from edgetrain.pipeline.job import Job, codegen_of, compile_request, tuned_for
+from edgetrain.graph.ir import STEP
+from edgetrain.pipeline.job import Job, compile_request
 from edgetrain.pipeline.profiling import profiling_engine
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.pipeline.stages import CompiledJob, compile_job
 from edgetrain.run.engines.profile import FunctionProfile, profile_function
 from edgetrain.targets.host import machine_id
 from edgetrain.tuning.report import KernelRow, TuningReport
 from edgetrain_tuner.cache.entry import Entry, Target
 
-STEP = "step"
 _TURNS = 4  # of both programs; the quickest of each kernel counts: other work on the machine only adds
 _ROUNDS = 5
 _LOST = 1.02  # a kernel that takes this much longer in the step than the rule's is not kept
@@ -52,14 +52,14 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
             "found with `edgetrain cache pull URL`; `--runner emulator` checks schedules without times",
         )
     stores, target = keeping(job)
-    plain = compile_stage(dataclasses.replace(job, schedules={}))
-    (before,) = _profiles(job, [plain])
+    plain = compile_job(dataclasses.replace(job, schedules={}))
+    (before,) = _profiles([plain])
     weights = weights_of(plain, before.op_seconds)
     request = search_request(job, weights, allowance)
     found = search_schedules(request, job.progress).kernels
     choices = _choices(job, plain, found)
-    tuned = compile_stage(dataclasses.replace(job, schedules=choices))
-    seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(job, plain, tuned)
+    tuned = compile_job(dataclasses.replace(job, schedules=choices))
+    seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(plain, tuned)
     lost = {s for s in choices if tuned_seconds.get(s, 0.0) > _LOST * seconds.get(s, math.inf)}
     origin = Origin(machine=machine_id(), today=today, model=job.recipe.name, tool=job.tool)
     entries = list(learned_entries(target, found, lost, origin))
@@ -83,9 +83,9 @@ def keeping(job: Job) -> tuple[ScheduleStores, Target]:
     """Where results are kept, and under which target. Raises `DeviceError` where they cannot be."""
     if job.stores is None:
         raise DeviceError("there is no schedule cache to keep results in", fix="set XDG_CACHE_HOME to a folder")
-    target = tuned_for(job.target)
+    target = schedule_target(job.device.codegen)
     if target is None:
-        raise DeviceError(f"schedules for {job.target.codegen.triple or 'this machine'} are not kept")
+        raise DeviceError(f"schedules for {job.device.codegen.triple or 'this machine'} are not kept")
     return job.stores, target
 
 
@@ -95,8 +95,7 @@ def search_request(
     assert job.stores is not None
     return TuneRequest(
         compile=compile_request(job, with_kernels=False),
-        codegen=codegen_of(job.target),
-        threads=job.threads or job.target.codegen.cores,
+        threads=job.threads or job.device.codegen.cores,
         weights=weights,
         trials=allowance.trials,
         seconds=allowance.seconds,
@@ -106,28 +105,30 @@ def search_request(
     )
 
 
-def weights_of(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str, float]:
+def weights_of(compiled: CompiledJob, op_seconds: Mapping[str, float]) -> dict[str, float]:
     """Seconds of a step by kernel, of those that are worth a trial."""
     seconds = by_kernel(compiled, op_seconds)
     total_s = sum(seconds.values())
     return {symbol: s for symbol, s in seconds.items() if s >= _LEAST_SHARE * total_s}
 
 
-def by_kernel(compiled: Compiled, op_seconds: Mapping[str, float]) -> dict[str, float]:
+def by_kernel(compiled: CompiledJob, op_seconds: Mapping[str, float]) -> dict[str, float]:
     seconds: dict[str, float] = {}
     for op in compiled.graph.functions[STEP]:
         seconds[op.kernel] = seconds.get(op.kernel, 0.0) + op_seconds[op.name]
     return seconds
 
 
-def _choices(job: Job, plain: Compiled, found: Sequence[TunedKernel]) -> dict[str, ScheduleChoice]:
+def _choices(job: Job, plain: CompiledJob, found: Sequence[TunedKernel]) -> dict[str, ScheduleChoice]:
     """The winners; for a kernel that was not searched, what held on this machine before."""
     assert job.stores is not None
-    target = tuned_for(job.target)
+    target = schedule_target(job.device.codegen)
     assert target is not None
     searched = {kernel.symbol for kernel in found if not kernel.failure}
-    workloads = {symbol: record.workload for symbol, record in plain.schedules.items() if symbol not in searched}
-    choices = dict.fromkeys(plain.schedules, ScheduleChoice())
+    workloads = {
+        symbol: record.workload for symbol, record in plain.compiled.schedules.items() if symbol not in searched
+    }
+    choices = dict.fromkeys(plain.compiled.schedules, ScheduleChoice())
     choices |= job.stores.choose(workloads, target, machine=machine_id()).choices
     choices |= {
         kernel.symbol: ScheduleChoice(schedule=kernel.best.schedule, source=kernel.best.source, level="user")
@@ -137,11 +138,11 @@ def _choices(job: Job, plain: Compiled, found: Sequence[TunedKernel]) -> dict[st
     return choices
 
 
-def _profiles(job: Job, programs: Sequence[Compiled]) -> list[FunctionProfile]:
+def _profiles(programs: Sequence[CompiledJob]) -> list[FunctionProfile]:
     """A profile of each program's step, all of them in turns; the quickest of the turns counts."""
     best: list[FunctionProfile | None] = [None] * len(programs)
     with ExitStack() as stack:
-        engines = [stack.enter_context(profiling_engine(job, compiled)) for compiled in programs]
+        engines = [stack.enter_context(profiling_engine(compiled)) for compiled in programs]
         for _ in range(_TURNS):
             for number, (engine, compiled) in enumerate(zip(engines, programs, strict=True)):
                 found = profile_function(engine, compiled.graph, STEP, rounds=_ROUNDS)
@@ -159,14 +160,14 @@ def _quicker(one: FunctionProfile | None, other: FunctionProfile) -> FunctionPro
 
 
 def _side_by_side(
-    job: Job, plain: Compiled, tuned: Compiled
+    plain: CompiledJob, tuned: CompiledJob
 ) -> tuple[Mapping[str, float], Mapping[str, float], float, float]:
     """Seconds of each kernel in the step as the rules have it and as it was tuned, and of the whole steps."""
-    if plain.identity(job.target.name) == tuned.identity(job.target.name):
-        (found,) = _profiles(job, [plain])
+    if plain.compiled.identity(plain.job.target.name) == tuned.compiled.identity(plain.job.target.name):
+        (found,) = _profiles([plain])
         seconds = by_kernel(plain, found.op_seconds)
         return seconds, seconds, found.call_s, found.call_s
-    before, after = _profiles(job, [plain, tuned])
+    before, after = _profiles([plain, tuned])
     return (
         by_kernel(plain, before.op_seconds),
         by_kernel(tuned, after.op_seconds),
@@ -186,8 +187,8 @@ def learned_entries(target: Target, found: Sequence[TunedKernel], lost: set[str]
 
 def _rows(
     job: Job,
-    plain: Compiled,
-    tuned: Compiled,
+    plain: CompiledJob,
+    tuned: CompiledJob,
     seconds: Mapping[str, float],
     tuned_seconds: Mapping[str, float],
     lost: set[str],
@@ -200,8 +201,8 @@ def _rows(
         calls = [op for op in ops if op.kernel == symbol]
         flops = sum(op.flops for op in calls)
         moved = sum(plain.graph.bytes_moved(op) for op in calls)
-        roofline_s = max(flops / job.target.flops_per_s, moved / job.target.memory_bytes_per_s)
-        choice = tuned.schedules[symbol].choice
+        roofline_s = max(flops / job.device.rates.flops_per_s, moved / job.device.rates.memory_bytes_per_s)
+        choice = tuned.compiled.schedules[symbol].choice
         is_kept = symbol not in lost and choice.source != RULE
         rows.append(
             KernelRow(
@@ -209,7 +210,7 @@ def _rows(
                 symbol=symbol,
                 calls=len(calls),
                 source=_source(choice) if is_kept else RULE,
-                schedule=str(choice.schedule if is_kept else plain.schedules[symbol].choice.schedule),
+                schedule=str(choice.schedule if is_kept else plain.compiled.schedules[symbol].choice.schedule),
                 seconds=took_s,
                 tuned_seconds=tuned_seconds[symbol] if is_kept else took_s,
                 flops=flops,

@@ -10,18 +10,18 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
-from edgetrain.compiler.compile import Compiled
 from edgetrain.compiler.measure.runners import EMULATOR, Runner, runner_of
 from edgetrain.compiler.schedules import RULE
 from edgetrain.compiler.search.request import TunedKernel, search_schedules
 from edgetrain.compiler.search.trials import Origin
 from edgetrain.errors import DeviceError, UsageError
-from edgetrain.pipeline.job import Job, costs_of
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.graph.ir import STEP
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import CompiledJob, compile_job
 from edgetrain.targets.host import machine_id
 from edgetrain.toolchain.c_compiler import find_compiler, parse_triple, static_triple
 from edgetrain.tuning.device_report import DeviceReport, DeviceRow
-from edgetrain.tuning.tune import STEP, Allowance, keeping, learned_entries, search_request, weights_of
+from edgetrain.tuning.tune import Allowance, keeping, learned_entries, search_request, weights_of
 from edgetrain_tuner.measure.outcome import CHECKED, TIMED_OUT
 
 # What an emulator's trial teaches nobody: that something is right, and how long it takes.
@@ -35,8 +35,8 @@ def tune_through(job: Job, allowance: Allowance, runner: Runner, *, today: str) 
     is lost, after storing what was learned until then.
     """
     stores, target = keeping(job)
-    plain = compile_stage(dataclasses.replace(job, schedules={}), with_kernels=False)
-    modelled = {name: float(cost.seconds) for name, cost in costs_of(job, plain.graph)[STEP].items()}
+    plain = compile_job(dataclasses.replace(job, schedules={}), with_kernels=False)
+    modelled = {name: float(cost.seconds) for name, cost in plain.costs[STEP].items()}
     weights = weights_of(plain, modelled)
     if runner.is_emulated:  # what is light can be wrong as well
         weights = {op.kernel: 1.0 for op in plain.graph.functions[STEP]}
@@ -84,7 +84,7 @@ def runner_for(job: Job, text: str) -> Runner:
             "--runner is for another device, and the target is this machine",
             fix="name the device with --target, or leave --runner out",
         )
-    triple = job.target.codegen.triple
+    triple = job.device.codegen.triple
     if parse_triple(triple).is_bare_metal:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be tried through a command, nor by `{EMULATOR}`",
@@ -108,12 +108,12 @@ def _lessons(kernels: Sequence[TunedKernel]) -> list[TunedKernel]:
     ]
 
 
-def _row(plain: Compiled, kernel: TunedKernel) -> DeviceRow:
+def _row(plain: CompiledJob, kernel: TunedKernel) -> DeviceRow:
     calls = [op for op in plain.graph.functions[STEP] if op.kernel == kernel.symbol]
     outcomes = [trial.outcome for trial in kernel.trials]
     default_s = min((outcome.default_seconds for outcome in outcomes if outcome.is_good), default=0.0)
     best = kernel.best
-    rule_schedule = plain.schedules[kernel.symbol].choice.schedule
+    rule_schedule = plain.compiled.schedules[kernel.symbol].choice.schedule
     return DeviceRow(
         name=calls[0].source or kernel.symbol,
         symbol=kernel.symbol,

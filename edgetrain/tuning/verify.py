@@ -10,6 +10,7 @@ from typing import Any
 
 from edgetrain.compiler.search.trials import FAILS, HOLDS, SLOWER, TriedSchedule
 from edgetrain.compiler.search.try_entries import try_entries
+from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.errors import DeviceError
 from edgetrain.pipeline.job import Job, compile_request, trial_terms
 from edgetrain_tuner.measure.outcome import WRONG
@@ -62,7 +63,7 @@ def verify_schedules(job: Job) -> Verification:
     """
     terms = trial_terms(job, may_try=True)
     request = compile_request(job, with_kernels=True)
-    if terms is None or request.tuned_for is None or job.stores is None:
+    if terms is None or schedule_target(request.codegen) is None or job.stores is None:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be tried here",
             why="a schedule holds what it says on its own machine, or does not",

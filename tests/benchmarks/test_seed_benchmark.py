@@ -7,8 +7,8 @@ import os
 import pytest
 
 from benchmarks.seed import MARGIN, bound_to, reduced, winners
-from edgetrain.compiler.compile import tool_versions
 from edgetrain.compiler.schedules import KernelRecord, ScheduleChoice
+from edgetrain.compiler.versions import tool_versions
 from edgetrain.recipes import list_recipes
 from edgetrain.tuning.report import KernelRow, TuningReport
 from edgetrain_tuner.cache.entry import Entry, Versions

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from edgetrain.files.build_cache import BuildCache
+from edgetrain.graph import ir as names
 from edgetrain.pipeline.job import Job
-from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import load_recipe
-from edgetrain.run.engines import engine as names
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.targets.profile import load_target
 from edgetrain.toolchain.c_compiler import find_compiler
@@ -32,8 +32,7 @@ def example() -> str:
 
 def test_the_example_in_the_documentation_trains_to_the_bits_of_the_engine(tmp_path: Path) -> None:
     job = Job(recipe=load_recipe("digits"), target=load_target("host"), cache=BuildCache(tmp_path / "cache"))
-    compiled = compile_stage(job)
-    program = program_stage(job, compiled, plan_stage(job, compiled))
+    program = compile_job(job).plan().build().program
     folder = tmp_path / "program"
     program.copy_to(folder)
     images = np.random.Generator(np.random.PCG64(0)).random((32, 1, 8, 8), dtype=np.float32)

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetrain.compiler.compile import ZOO
+from edgetrain.compiler.request import ZOO
 from edgetrain.compiler.schedules import CACHE, ScheduleChoice
+from edgetrain.compiler.tuner_view import features_of
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
@@ -18,10 +19,9 @@ from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
 from edgetrain.pipeline.fit import fit
 from edgetrain.pipeline.job import Job, compile_request
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import load_recipe
 from edgetrain.targets.profile import load_target
-from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.meta_schedule import NAME
 from edgetrain_tuner.schedule import ScheduleRefusedError
 from tests.edgetrain_tuner.rules.drawn_schedules import drawn
@@ -53,7 +53,7 @@ def _extracted(job: Job) -> Extracted:
 
 def _deep_choices(job: Job, seed: int) -> dict[str, ScheduleChoice]:
     request = compile_request(job, with_kernels=False)
-    features = Features(vector_bits=request.vector_bits, vector_registers=request.vector_registers, cores=request.cores)
+    features = features_of(request.codegen)
     choices = {}
     for kernel in _extracted(job).kernels:
         try:
@@ -68,7 +68,7 @@ def _deep_choices(job: Job, seed: int) -> dict[str, ScheduleChoice]:
 def test_a_step_with_deep_schedules_trains_the_same(build_cache: BuildCache, tmp_path: Path, seed: int) -> None:
     job = _job(build_cache)
     deep_job = dataclasses.replace(job, schedules=_deep_choices(job, seed))
-    applied = [record.choice.schedule for record in compile_stage(deep_job).schedules.values()]
+    applied = [record.choice.schedule for record in compile_job(deep_job).compiled.schedules.values()]
     deep_kernels = [schedule for schedule in applied if schedule is not None and schedule.rule == NAME]
     assert len(deep_kernels) > len(applied) / 2
     plain, deep = fit(job, tmp_path / "plain"), fit(deep_job, tmp_path / "deep")

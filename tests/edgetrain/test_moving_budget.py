@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.compiler.compile import Compiled
 from edgetrain.errors import PlanInfeasibleError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.fit import fit
 from edgetrain.pipeline.job import Job
-from edgetrain.pipeline.stages import compile_stage, plan_stage, rung_stage
+from edgetrain.pipeline.stages import CompiledJob, compile_job
 from edgetrain.planner.plan import Budget
 from edgetrain.recipes import load_recipe
 from edgetrain.run.files.report import RunReport
@@ -53,8 +52,8 @@ class Asker(Callback):
 
 
 @pytest.fixture(scope="module")
-def compiled(build_cache: BuildCache) -> Compiled:
-    return compile_stage(job_with(build_cache))
+def compiled(build_cache: BuildCache) -> CompiledJob:
+    return compile_job(job_with(build_cache))
 
 
 @pytest.fixture(scope="module")
@@ -63,24 +62,23 @@ def undisturbed(build_cache: BuildCache, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def least_bytes(build_cache: BuildCache, compiled: Compiled) -> int:
+def least_bytes(compiled: CompiledJob) -> int:
     with pytest.raises(PlanInfeasibleError) as caught:
-        plan_stage(job_with(build_cache, 1000), compiled)
+        compiled.asking(budget=Budget(memory_bytes=Bytes(1000))).plan()
     return parse_bytes(caught.value.what.rpartition(" is ")[2])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_budgets_that_move_at_random_change_no_bit_and_each_is_kept(
-    seed: int, build_cache: BuildCache, compiled: Compiled, undisturbed: RunReport, least_bytes: int, tmp_path: Path
+    seed: int, build_cache: BuildCache, compiled: CompiledJob, undisturbed: RunReport, least_bytes: int, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
     most = undisturbed.planned_peak_bytes
     moves = {step: chance.randint(least_bytes, most + 1000) for step in sorted(chance.sample(range(1, STEPS), 5))}
     requests = {}
     for step, budget in moves.items():
-        job = job_with(build_cache, budget)
-        rung = rung_stage(job, compiled, plan_stage(job, compiled))
-        requests[step] = Request(id=str(step), budget_bytes=budget, rung=rung, compiled_key=compiled.key)
+        rung = compiled.asking(budget=Budget(memory_bytes=Bytes(budget))).plan().rung()
+        requests[step] = Request(id=str(step), budget_bytes=budget, rung=rung, compiled_key=compiled.compiled.key)
     report = fit(job_with(build_cache), tmp_path, callbacks=[Asker(tmp_path, requests)])
     assert report.steps == undisturbed.steps == STEPS
     assert report.parameters_sha256 == undisturbed.parameters_sha256

@@ -10,10 +10,11 @@ import pytest
 from onnx import numpy_helper
 
 from edgetrain.files.build_cache import BuildCache
+from edgetrain.graph.ir import evaluated
 from edgetrain.pipeline.fit import fit
 from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
-from edgetrain.run.engines.engine import Array, evaluated
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.files.trained import open_run, trained_engine
 from edgetrain.targets.profile import load_target
 
@@ -63,10 +64,10 @@ def test_the_exported_model_is_the_trained_one(name: str, build_cache: BuildCach
 def compiled_model(job: Job) -> Path:
     """The file that was compiled: with its new head, or folded."""
     from edgetrain.dataset.load import load_dataset
-    from edgetrain.pipeline.resolve import with_contribution
-    from edgetrain.pipeline.stages import compile_stage
+    from edgetrain.pipeline.resolve import resolve
+    from edgetrain.pipeline.stages import compile_job
 
-    return compile_stage(with_contribution(job, load_dataset(job.recipe.data))).model
+    return compile_job(resolve(job, load_dataset(job.recipe.data))).compiled.model
 
 
 def initializers(model: onnx.ModelProto) -> dict[str, Array]:

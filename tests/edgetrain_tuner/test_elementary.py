@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pytest
 from tvm import te, tirx
 
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels
+from edgetrain.compiler.lower import compile_kernels
 from edgetrain.graph.extract import Kernel
-from edgetrain.targets.profile import HOST, load_target
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
+from tests.edgetrain.processors import this_processor
 
 pytestmark = pytest.mark.compile
 
@@ -84,11 +84,7 @@ def _kernel(name: str, features: Features) -> Kernel:
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The functions with what LLVM is allowed in programs: sums reassociated, products contracted."""
     folder: Path = tmp_path_factory.mktemp("elementary")
-    codegen = load_target(HOST).codegen
-    target = CodegenTarget(
-        triple=codegen.triple, cpu=codegen.cpu, features=tuple(f for f in codegen.features.split(",") if f)
-    )
-    compile_kernels([_kernel(name, VECTORS) for name in FUNCTIONS], target, folder / "kernels.o")
+    compile_kernels([_kernel(name, VECTORS) for name in FUNCTIONS], this_processor(), folder / "kernels.o")
     options = ["-shared", "-fPIC", "kernels.o", "-o", "kernels.so", "-lm"]
     subprocess.run([*find_compiler().command, *options], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "kernels.so"))

@@ -16,11 +16,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels, scratch_of
+from edgetrain.compiler.lower import compile_kernels, scratch_of
 from edgetrain.compiler.measure.runners import Answer, Runner, run_on_device
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Kernel
 from edgetrain.runtime.sources import runtime_text
+from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.c_compiler import find_compiler, static_triple
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
@@ -78,17 +79,15 @@ class _Open:
 class DeviceBench:
     """Kernels by number. Programs are built in `folder` and run by `runner`."""
 
-    def __init__(
-        self, target: CodegenTarget, features: Features, runner: Runner, *, threads: int, folder: Path
-    ) -> None:
-        self._target = target
+    def __init__(self, codegen: Codegen, features: Features, runner: Runner, *, threads: int, folder: Path) -> None:
+        self._codegen = codegen
         self._features = features
         self._runner = runner
         self._threads = threads
         self._folder = folder
         self._numbers = itertools.count()
         self._open: dict[int, _Open] = {}
-        self._compiler = find_compiler(static_triple(target.triple))
+        self._compiler = find_compiler(static_triple(codegen.triple))
         for name in _RUNTIME:
             (folder / name).write_text(runtime_text(name), encoding="utf-8")
         for name in _HARNESS:
@@ -160,7 +159,7 @@ class DeviceBench:
     def _built(self, function: Any, subject: Subject, symbol: str) -> _Built:
         kernel = Kernel(symbol=symbol, function=function, aliases=subject.aliases)
         path = self._folder / f"{symbol}{next(self._numbers)}.o"
-        compile_kernels([kernel], self._target, path)
+        compile_kernels([kernel], self._codegen, path)
         return _Built(object=path, scratch_bytes=scratch_of(kernel))
 
     def _run(self, subject: Subject, candidate: _Built, reference: _Built, *, timing: str, budget_s: float) -> Answer:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels, scratch_of
+from edgetrain.compiler.lower import compile_kernels, scratch_of
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Aliases, Kernel
 from edgetrain.runtime.sources import runtime_text
+from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner.measure.arguments import Array, aligned
 
@@ -54,11 +55,11 @@ class LoadedKernel:
 class KernelLibrary:
     """Builds kernels for this machine, as a program's kernels are, and runs them on a program's threads."""
 
-    def __init__(self, target: CodegenTarget, *, threads: int, folder: Path) -> None:
-        self._target = target
+    def __init__(self, codegen: Codegen, *, threads: int, folder: Path) -> None:
+        self._codegen = codegen
         self._folder = folder
         self._numbers = itertools.count()
-        self._compiler = find_compiler(target.triple, cpu=target.cpu)
+        self._compiler = find_compiler(codegen.triple, cpu=codegen.cpu)
         for name in _RUNTIME:
             (folder / name).write_text(runtime_text(name), encoding="utf-8")
         (folder / "describe.c").write_text(_DESCRIBE_C, encoding="utf-8")
@@ -75,7 +76,7 @@ class KernelLibrary:
         kernel = Kernel(symbol=_SYMBOL, function=function, aliases=aliases)
         scratch_bytes = scratch_of(kernel)
         name = f"kernel{next(self._numbers)}"
-        compile_kernels([kernel], self._target, self._folder / f"{name}.o")
+        compile_kernels([kernel], self._codegen, self._folder / f"{name}.o")
         self._link((f"{name}.o",), f"{name}.so")
         library = ctypes.CDLL(str(self._folder / f"{name}.so"))
         for suffix in ("o", "so"):

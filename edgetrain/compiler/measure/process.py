@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edgetrain.compiler.compile import CodegenRequest
+from edgetrain.targets.device import Codegen
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -30,7 +30,6 @@ def main() -> int:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     hello = json.loads(sys.stdin.readline())
-    from edgetrain.compiler.lower import CodegenTarget
     from edgetrain.compiler.measure.device_bench import DeviceBench
     from edgetrain.compiler.measure.kernel_library import KernelLibrary
     from edgetrain.compiler.measure.runners import Runner
@@ -38,15 +37,14 @@ def main() -> int:
     from edgetrain_tuner.measure.bench import Bench
     from edgetrain_tuner.measure.serve import serve
 
-    codegen = CodegenRequest.from_json(hello["codegen"])
-    target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=codegen.cores)
+    codegen = Codegen(**hello["codegen"])
     with tempfile.TemporaryDirectory(prefix="edgetrain-measure-") as folder:
         features, threads = Features(**hello["features"]), hello["threads"]
         if "runner" in hello:
             runner = Runner.from_json(hello["runner"])
-            serve(DeviceBench(target, features, runner, threads=threads, folder=Path(folder)), sys.stdin, channel)
+            serve(DeviceBench(codegen, features, runner, threads=threads, folder=Path(folder)), sys.stdin, channel)
             return 0
-        library = KernelLibrary(target, threads=threads, folder=Path(folder))
+        library = KernelLibrary(codegen, threads=threads, folder=Path(folder))
         serve(Bench(library.build, features), sys.stdin, channel)
         library.close()
     return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from edgetrain.compiler.compile import tool_versions
 from edgetrain.compiler.search.trials import Origin
+from edgetrain.compiler.versions import tool_versions
 from edgetrain_tuner.cache.entry import (
     Check,
     Entry,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.compiler.client import Progress, run_compiler
-from edgetrain.compiler.compile import CodegenRequest, CompileRequest
 from edgetrain.compiler.measure.runners import Runner
+from edgetrain.compiler.request import CompileRequest
 from edgetrain.compiler.schedules import ScheduleStores, schedule_from_json, workload_from_json
 from edgetrain.errors import DeviceError, error_from_json
 from edgetrain_tuner.cache.entry import Workload
@@ -34,7 +34,6 @@ class TuneRequest:
     """
 
     compile: CompileRequest
-    codegen: CodegenRequest  # of what measures: this machine, or the runner's device
     threads: int
     weights: Mapping[str, float]
     stores: ScheduleStores
@@ -48,7 +47,6 @@ class TuneRequest:
         return {
             **plain,
             "compile": self.compile.to_json(),
-            "codegen": asdict(self.codegen),
             "weights": dict(self.weights),
             "runner": None if self.runner is None else self.runner.to_json(),
             "stores": self.stores.to_json(),
@@ -58,7 +56,6 @@ class TuneRequest:
     def from_json(cls, data: Mapping[str, Any]) -> TuneRequest:
         parts = {
             "compile": CompileRequest.from_json(data["compile"]),
-            "codegen": CodegenRequest.from_json(data["codegen"]),
             "runner": None if data["runner"] is None else Runner.from_json(data["runner"]),
             "stores": ScheduleStores.from_json(data["stores"]),
         }

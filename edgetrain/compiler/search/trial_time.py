@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgetrain.compiler.search.trials import TrialTerms
-from edgetrain.cost.analytic import DeviceCosts
-from edgetrain.graph.ir import TrainGraph
+from edgetrain.cost.analytic import call_seconds
+from edgetrain.graph.ir import STEP, TrainGraph
+from edgetrain.targets.device import Rates
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.transfer import identity
 
@@ -29,14 +30,14 @@ class StepTimes:
     kernel_s: Mapping[str, float]
 
     @staticmethod
-    def of(graph: TrainGraph, workloads: Mapping[str, Workload], device: DeviceCosts) -> StepTimes:
+    def of(graph: TrainGraph, workloads: Mapping[str, Workload], rates: Rates) -> StepTimes:
         """From the kernels themselves, which are known before they are scheduled.
 
         What a step does not call (evaluation's own kernels, updates from summed gradients) counts as called once: too
         often, rather than never.
         """
-        calls = Counter(op.kernel for op in graph.functions["step"])
-        a_call_s = {symbol: device.seconds(one.operations, one.bytes) for symbol, one in workloads.items()}
+        calls = Counter(op.kernel for op in graph.functions[STEP])
+        a_call_s = {symbol: call_seconds(rates, one.operations, one.bytes) for symbol, one in workloads.items()}
         alike: dict[tuple[object, ...], float] = {}
         for symbol, workload in workloads.items():
             took_s = max(1, calls[symbol]) * a_call_s[symbol]

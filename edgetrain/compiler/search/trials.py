@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgetrain.cost.analytic import DeviceCosts
+from edgetrain.targets.device import Rates
 from edgetrain_tuner.measure.outcome import MEASURED, WRONG, Outcome
 from edgetrain_tuner.measure.worker import Limits
 from edgetrain_tuner.search import MARGIN
@@ -50,7 +50,7 @@ class TrialTerms:
     origin: Origin
     threads: int
     trials: Trials
-    device: DeviceCosts  # modelled: to say which kernel is heavier, and how long the run will take
+    rates: Rates  # modelled: to say which kernel is heavier, and how long the run will take
     batches: int | None = None
 
     @property
@@ -69,7 +69,7 @@ class TrialTerms:
             trials=Trials(
                 seconds=trials["seconds"], measuring=tuple(trials["measuring"]), limits=Limits(**trials["limits"])
             ),
-            device=DeviceCosts(**data["device"]),
+            rates=Rates(**data["rates"]),
             batches=data["batches"],
         )
 

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from edgetrain.compiler.client import Progress, run_compiler
-from edgetrain.compiler.compile import CompileRequest
+from edgetrain.compiler.request import CompileRequest
 from edgetrain.compiler.schedules import ScheduleStores
 from edgetrain.compiler.search.trials import TRIALS, TrialReport, TrialTerms, read_trials
 

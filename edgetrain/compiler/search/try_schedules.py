@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from edgetrain.compiler.compile import CompileRequest
+from edgetrain.compiler.request import CompileRequest
 from edgetrain.compiler.schedules import ScheduleChoice, ScheduleStores, choice_of, choose_schedules
 from edgetrain.compiler.search.entries import entry_of
 from edgetrain.compiler.search.trial_time import StepTimes, allowed_seconds
 from edgetrain.compiler.search.trials import NOTHING_TRIED, TrialReport, TrialTerms, TriedSchedule
 from edgetrain.compiler.search.tune_kernels import calls_of, subject_of
+from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.graph.extract import Extracted
 from edgetrain_tuner import rules
 from edgetrain_tuner.cache.entry import Target, Workload
@@ -48,8 +49,9 @@ class TrialBench:
 
     @property
     def target(self) -> Target:
-        assert self.request.tuned_for is not None
-        return self.request.tuned_for
+        target = schedule_target(self.request.codegen)
+        assert target is not None  # whoever tries has asked
+        return target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ def choose_after_trials(bench: TrialBench, workloads: Mapping[str, Workload], st
             known = choose_schedules(workloads, bench.target, levels, machine=machine)
             if not known.untried or not bench.terms.are_allowed:
                 return Chosen(choices=known.choices)
-            times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.device)
+            times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.rates)
             lent = _Lent.of(bench, workloads, known.untried)
             report = _try_all(bench, lent, times, levels)
             after = choose_schedules(workloads, bench.target, levels, machine=machine).choices
@@ -87,7 +89,7 @@ def try_claims(bench: TrialBench, stores: ScheduleStores) -> TrialReport:
     with stores.opened() as levels:
         found = {symbol: tuple(claims(workload, bench.target, levels)) for symbol, workload in workloads.items()}
         lent = _Lent.of(bench, workloads, {s: donors for s, donors in found.items() if donors})
-        times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.device)
+        times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.rates)
         return _try_all(bench, lent, times, levels)
 
 
@@ -182,9 +184,9 @@ def _try_all(bench: TrialBench, lent: _Lent, times: StepTimes, levels: Levels) -
 def _raced(bench: TrialBench, contests: Sequence[_Contest], times: StepTimes) -> Iterator[Tuned]:
     kernels = {kernel.symbol: kernel for kernel in bench.extracted.kernels}
     calls = calls_of(bench.extracted)
-    (codegen,) = (codegen for codegen in bench.request.codegens if not codegen.triple)
     trials = bench.terms.trials
-    hello = {"codegen": asdict(codegen), "threads": bench.terms.threads, "features": asdict(bench.features)}
+    codegen = asdict(bench.request.codegen)
+    hello = {"codegen": codegen, "threads": bench.terms.threads, "features": asdict(bench.features)}
 
     def opened(entrant: Entrant) -> str:
         contest = contests[entrant.number]

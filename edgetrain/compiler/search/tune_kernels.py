@@ -12,6 +12,7 @@ from edgetrain.compiler.measure.runners import Runner
 from edgetrain.compiler.schedules import CACHE, TRANSFERRED
 from edgetrain.compiler.search.request import DEEP, SEARCHED, KernelTrial, Searched, TunedKernel, TuneRequest
 from edgetrain.compiler.search.trials import MEASURING
+from edgetrain.compiler.tuner_view import features_of, schedule_target
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op
@@ -46,7 +47,7 @@ def _limits_of(runner: Runner | None) -> Limits:
 
 def _worker(request: TuneRequest, features: Features) -> Worker:
     """The process that measures on this machine, or has a runner's device do it."""
-    hello = {"codegen": asdict(request.codegen), "threads": request.threads, "features": asdict(features)}
+    hello = {"codegen": asdict(request.compile.codegen), "threads": request.threads, "features": asdict(features)}
     if request.runner is not None:
         hello["runner"] = request.runner.to_json()
     return Worker(MEASURING, hello, limits=_limits_of(request.runner))
@@ -54,16 +55,12 @@ def _worker(request: TuneRequest, features: Features) -> Worker:
 
 def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> Searched:
     """Tunes the kernels that `request.weights` name, in the order of what they weigh."""
-    features = Features(
-        vector_bits=request.compile.vector_bits,
-        vector_registers=request.compile.vector_registers,
-        cores=request.compile.cores,
-    )
+    features = features_of(request.compile.codegen)
     lost: list[MeasuringLostError] = []
     kernels = {kernel.symbol: kernel for kernel in extracted.kernels if kernel.symbol in request.weights}
     symbols = list(kernels)
     with request.stores.opened() as levels, _worker(request, features) as worker:
-        search_ = _Search(extracted, features, request.compile.tuned_for, levels)
+        search_ = _Search(extracted, features, schedule_target(request.compile.codegen), levels)
         subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
         tunables = [
             subjects[symbol].tunable(number, request.weights[symbol], features, request.deep)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Literal
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Step
 from edgetrain.planner.solvers.problem import Problem, make_problem
+from edgetrain.targets.device import Storage
 
 Objective = Literal["seconds", "joules"]
 
@@ -28,7 +29,7 @@ def solve_exactly(
     function: str,
     limit_bytes: int,
     costs: Mapping[str, OpCost],
-    storage: StorageCost | None = None,
+    storage: Storage | None = None,
     *,
     objective: Objective = "seconds",
 ) -> tuple[Step, ...] | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost, read_cost, write_cost
 from edgetrain.graph.ir import Op, Tensor, TrainGraph
 from edgetrain.planner.plan import PAGE_BYTES, Compute, PageIn, PageOut, Step, footprint_bytes
+from edgetrain.targets.device import Storage
 
 NEVER = 1 << 60  # a position after every op
 NOBODY = -1  # the producer of a stored tensor
@@ -62,7 +63,7 @@ def make_problem(
     graph: TrainGraph,
     function: str,
     costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
+    storage: Storage | None,
     *,
     stored: frozenset[str] = frozenset(),
 ) -> Problem:
@@ -101,14 +102,14 @@ def make_problem(
     )
 
 
-def _transfers(tensors: Sequence[Tensor], storage: StorageCost) -> Transfers:
+def _transfers(tensors: Sequence[Tensor], storage: Storage) -> Transfers:
     sizes = [footprint_bytes(tensor.nbytes, paged=True) for tensor in tensors]
     return Transfers(
         is_worthwhile=tuple(tensor.nbytes >= PAGE_BYTES for tensor in tensors),
-        read_seconds=tuple(float(storage.read(size).seconds) for size in sizes),
-        write_seconds=tuple(float(storage.write(size).seconds) for size in sizes),
-        read_joules=tuple(float(storage.read(size).joules) for size in sizes),
-        write_joules=tuple(float(storage.write(size).joules) for size in sizes),
+        read_seconds=tuple(float(read_cost(storage, size).seconds) for size in sizes),
+        write_seconds=tuple(float(write_cost(storage, size).seconds) for size in sizes),
+        read_joules=tuple(float(read_cost(storage, size).joules) for size in sizes),
+        write_joules=tuple(float(write_cost(storage, size).joules) for size in sizes),
     )
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.plan import Replay, Step, replay
 from edgetrain.planner.solvers.answer import NO_ANSWER, Answer
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.options import Progress, SolverOptions, silent
 from edgetrain.planner.solvers.problem import ENERGY, TIME, Problem, Weights, make_problem
+from edgetrain.targets.device import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Question:
     function: str
     limit_bytes: int | None
     costs: Mapping[str, OpCost]
-    storage: StorageCost | None = None
+    storage: Storage | None = None
     stored: frozenset[str] = frozenset()
     options: SolverOptions = field(default_factory=SolverOptions)
     progress: Progress = silent

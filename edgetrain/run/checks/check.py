@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from edgetrain.graph.ir import Role
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, Role
 from edgetrain.program.artifact import Artifact
 from edgetrain.run.checks.gradient_check import GradientError, Verdict, gradient_errors, loss_of_step
-from edgetrain.run.engines.engine import LABELS, LEARNING_RATE, Array, Engine
+from edgetrain.run.engines.engine import Array, Engine
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.engines.synthetic import fill_synthetic, scatter_labels
 

@@ -18,7 +18,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from edgetrain.run.engines.engine import LEARNING_RATE, LOSS, STEP, Array, Engine, scalar
+from edgetrain.graph.ir import LEARNING_RATE, LOSS, STEP
+from edgetrain.run.engines.engine import Array, Engine, scalar
 
 _PROBE_RATE = 2.0**20  # a power of two: exact, and large, so that rounding the parameter hides little of the gradient
 _SAMPLE = 64  # elements of each tensor that are moved

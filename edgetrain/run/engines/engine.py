@@ -1,4 +1,4 @@
-"""What the training loop needs from a device and from the data: two protocols, and the names they share."""
+"""What the training loop needs from a device and from the data: two protocols."""
 
 from __future__ import annotations
 
@@ -10,21 +10,6 @@ from numpy.typing import NDArray
 
 # The element type depends on the tensor (float32, int64), which NumPy's static types cannot follow.
 Array = NDArray[Any]
-
-STEP = "step"
-EVALUATE = "evaluate"
-APPLY = "apply"
-
-LABELS = "train.labels"
-LEARNING_RATE = "train.learning_rate"
-FIRST_CORRECTION = "train.first_correction"
-SECOND_CORRECTION = "train.second_correction"
-LOSS = "train.loss"
-
-
-def evaluated(output: str) -> str:
-    """The tensor in which `evaluate` leaves the model's output of that ONNX name."""
-    return f"evaluate.{output}"
 
 
 class Engine(Protocol):

@@ -9,18 +9,23 @@ import math
 
 import numpy as np
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.graph.persistent import layout_persistent
 from edgetrain.planner.plan import Placement, Plan, Schedule, replay
 from edgetrain.run.engines.engine import Array
+from edgetrain.targets.device import Storage
 from edgetrain.units import Joules, Seconds
 
 # What replay asks the price of costs nothing here: only the memory is of interest.
 _FREE = OpCost(seconds=Seconds(0.0), joules=Joules(0.0))
-_FREE_STORAGE = StorageCost(
-    read_bytes_per_s=math.inf, write_bytes_per_s=math.inf, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+_FREE_STORAGE = Storage(
+    read_bytes_per_s=math.inf,
+    write_bytes_per_s=math.inf,
+    joules_per_byte_read=0.0,
+    joules_per_byte_written=0.0,
+    latency_s=0.0,
 )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from edgetrain.dataset.label_rows import PADDING
-from edgetrain.graph.ir import Role, Tensor, TrainGraph
-from edgetrain.run.engines.engine import EVALUATE, LABELS, Array, Engine, evaluated
+from edgetrain.graph.ir import EVALUATE, LABELS, Role, Tensor, TrainGraph, evaluated
+from edgetrain.run.engines.engine import Array, Engine
 
 _LEAST_DEVIATION = 1e-2  # of labels from an output that is the same everywhere
 _NO_LIMITS: Mapping[str, int] = {}

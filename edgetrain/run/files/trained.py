@@ -13,13 +13,13 @@ from edgetrain.dataset.batches import evaluation_batches
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.samples import Dataset, Part, Samples
 from edgetrain.errors import DataError
-from edgetrain.graph.ir import Role
+from edgetrain.graph.ir import EVALUATE, LABELS, Role, evaluated
 from edgetrain.program.artifact import Artifact, load_artifact
 from edgetrain.recipes import Recipe
-from edgetrain.run.engines.engine import EVALUATE, LABELS, Array, evaluated
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.local import LocalEngine
-from edgetrain.run.execute import RunFolder
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, load_checkpoint, read_header
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.evaluation import evaluate
 from edgetrain.run.loop.feed import TEST, DatasetFeed
 from edgetrain.run.loop.labels import fitting_part

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from edgetrain.errors import DataError, DivergedError
-from edgetrain.run.engines.engine import EVALUATE, LABELS, BatchSource, Engine, evaluated
+from edgetrain.graph.ir import EVALUATE, LABELS, evaluated
+from edgetrain.run.engines.engine import BatchSource, Engine
 from edgetrain.run.loop.metrics import METRICS, Metric, loss_metric
 from edgetrain.run.loop.settings import TrainSettings
 

@@ -7,9 +7,8 @@ import dataclasses
 from edgetrain.dataset.batches import check_labels
 from edgetrain.dataset.label_rows import padded_rows
 from edgetrain.dataset.samples import Dataset, Part
-from edgetrain.graph.ir import TrainGraph
+from edgetrain.graph.ir import LABELS, TrainGraph, evaluated
 from edgetrain.recipes import CLASS_LOSSES
-from edgetrain.run.engines.engine import LABELS, evaluated
 
 CTC = "ctc"
 

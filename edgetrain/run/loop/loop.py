@@ -12,7 +12,7 @@ from statistics import fmean, median
 from typing import NoReturn
 
 from edgetrain.errors import DataError, EdgetrainError, InterruptedRunError
-from edgetrain.run.engines import engine as names
+from edgetrain.graph import ir as names
 from edgetrain.run.engines.engine import Array, BatchSource, Engine, scalar
 from edgetrain.run.files.checkpoint import (
     BEST,

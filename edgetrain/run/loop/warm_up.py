@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from edgetrain.graph.ir import LABELS, evaluated
 from edgetrain.program.manifest import Manifest, TensorRecord
-from edgetrain.run.engines.engine import LABELS, Array, BatchSource, evaluated
+from edgetrain.run.engines.engine import Array, BatchSource
 from edgetrain.run.files.checkpoint import Progress, save_run_checkpoint
 from edgetrain.run.loop.evaluation import metrics_of
 from edgetrain.run.loop.learning_rate import learning_rate

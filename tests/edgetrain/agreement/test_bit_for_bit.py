@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import pytest
 
-from edgetrain.compiler.compile import Compiled, compile_graph
-from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.compiler.compile import compile_graph
+from edgetrain.compiler.compiled import Compiled
+from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from edgetrain.pipeline.job import device_costs
 from edgetrain.planner.make_plan import least_bytes, smallest_budget
 from edgetrain.planner.plan import Budget, Compute, PageIn, Plan
 from edgetrain.planner.solvers import OWN_SOLVERS, SOLVERS, STAND_INS
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes
 from tests.edgetrain.agreement import onnx_models as models
 from tests.edgetrain.agreement.trained import Trained, make_batches, same_bits
@@ -29,8 +30,8 @@ OPTIONS = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=
 RATE = 0.02
 BATCHES = make_batches(models.BATCH_NORM_IMAGE, models.CLASSES, loss=OPTIONS.loss, size=4, seed=7, count=5)
 # Free, so that paging wins over computing again.
-STORAGE = StorageCost(
-    read_bytes_per_s=1e15, write_bytes_per_s=1e15, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+STORAGE = Storage(
+    read_bytes_per_s=1e15, write_bytes_per_s=1e15, joules_per_byte_read=0.0, joules_per_byte_written=0.0, latency_s=0.0
 )
 
 
@@ -65,10 +66,10 @@ def _pages(plan: Plan) -> bool:
     return any(isinstance(step, PageIn) for step in plan.schedules["step"].steps)
 
 
-def _tight_plan(workshop: Workshop, compiled: Compiled, solver: str, storage: StorageCost | None, *, seed: int) -> Plan:
+def _tight_plan(workshop: Workshop, compiled: Compiled, solver: str, storage: Storage | None, *, seed: int) -> Plan:
     """A plan for a random budget below keep-all's memory."""
     keep_all = workshop.plan(compiled)
-    costs = analytic_costs_by_function(compiled.graph, device_costs(workshop.target))
+    costs = analytic_costs_by_function(compiled.graph, workshop.target.device.rates)
     least = least_bytes(compiled.graph, costs, solver=solver, storage=storage)
     rng = random.Random(seed)
     for _ in range(8):
@@ -96,7 +97,7 @@ def test_an_exact_solvers_tight_plan_trains_to_the_same_bits_as_keeping_all(
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("solver", "storage"), FAST_CASES)
 def test_a_fast_solvers_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keeping_all(
-    solver: str, storage: StorageCost | None, seed: int, workshop: Workshop
+    solver: str, storage: Storage | None, seed: int, workshop: Workshop
 ) -> None:
     options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
     compiled = workshop.compile(models.resnet18(), options)
@@ -126,7 +127,7 @@ def test_every_solvers_plans_train_every_model_to_the_same_bits(name: str, works
     kept = workshop.plan(compiled)
     expected = workshop.train(compiled, batches, options, learning_rate=RATE, plan=kept)
     rng = random.Random(name)
-    costs = analytic_costs_by_function(compiled.graph, device_costs(workshop.target))
+    costs = analytic_costs_by_function(compiled.graph, workshop.target.device.rates)
     least = smallest_budget(compiled.graph, costs, storage=STORAGE)
     compared: list[str] = []
     for solver in SOLVERS:

@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.compiler import process as compiler_process
-from edgetrain.compiler.compile import Compiled, CompileRequest, ModelSource
-from edgetrain.cost.analytic import StorageCost, analytic_costs_by_function
+from edgetrain.compiler.compiled import Compiled
+from edgetrain.compiler.request import CompileRequest, ModelSource
+from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.files.build_cache import BuildCache, cache_key
-from edgetrain.graph.ir import Role
+from edgetrain.graph.ir import Role, evaluated
 from edgetrain.graph.options import TrainOptions
-from edgetrain.pipeline.job import codegen_of, device_costs
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget, Plan
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
-from edgetrain.run.engines.engine import Array, evaluated
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings
 from edgetrain.run.loop.train import train
+from edgetrain.targets.device import Storage
 from edgetrain.targets.profile import HOST, Target, load_target
 from tests.edgetrain.agreement.trained import Batch, Trained
 
@@ -85,14 +86,12 @@ class Workshop:
         path = self.root / "models" / f"{hashlib.sha256(content).hexdigest()[:16]}.onnx"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        codegen = self.target.codegen
+        device = self.target.device
         return CompileRequest(
             model=ModelSource(source=str(path)),
             options=options,
-            vector_bits=codegen.vector_bits,
-            vector_registers=codegen.vector_registers,
-            cores=codegen.cores,
-            codegens=(codegen_of(self.target),),
+            codegen=device.codegen,
+            archives={device.name: device.codegen},
         )
 
     def compile(self, proto: Any, options: TrainOptions) -> Compiled:
@@ -112,14 +111,14 @@ class Workshop:
         budget: Budget = NO_LIMIT,
         *,
         solver: str = "greedy",
-        storage: StorageCost | None = None,
+        storage: Storage | None = None,
     ) -> Plan:
         """Exact solvers get a few seconds: what they have by then is a plan like any other."""
-        costs = analytic_costs_by_function(compiled.graph, device_costs(self.target))
+        costs = analytic_costs_by_function(compiled.graph, self.target.device.rates)
         return make_plan(compiled.graph, budget, costs, solver=solver, storage=storage, options=_HURRIED)
 
     def build(self, compiled: Compiled, plan: Plan) -> Artifact:
-        return build_program(compiled, plan, codegen_of(self.target), cache=self.cache)
+        return build_program(compiled, plan, self.target.device, cache=self.cache)
 
     def engine(self, program: Artifact, *, threads: int = 1) -> LocalEngine:
         return LocalEngine(program, threads=threads, page_directory=self.root)

@@ -44,7 +44,7 @@ def test_a_microcontroller_is_its_own_budget(command: Command, tmp_path: Path) -
     done = command("plan", "digits", "train.batch=32", "--target", "cortex-m4", "--json", cwd=tmp_path)
     assert done.returncode == 3
     assert json.loads(done.stdout)["error"] == "PlanInfeasibleError"
-    assert f"no plan fits {show_bytes(load_target('cortex-m4').memory_bytes)}" in done.stderr
+    assert f"no plan fits {show_bytes(load_target('cortex-m4').device.memory_bytes)}" in done.stderr
 
 
 def test_keep_all_never_recomputes_and_so_fails_sooner(command: Command, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from edgetrain.cli.console import Console
 from edgetrain.cli.entry import main
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.cli.tune import Tuning, allowance_of, minutes
 from edgetrain.errors import UsageError
 from tests.edgetrain.tuning.test_tune_device import scripted_emulator
@@ -89,7 +89,7 @@ def test_a_deep_search_says_what_ranked_its_candidates(
 
 def test_progress_is_a_line_for_each_tenth(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console()
-    tuning = Tuning(Stages(console), console)
+    tuning = Tuning(StageProgress(console), console)
     tuning("importing the model", 0, 0)
     for done in range(1, 41):
         tuning("tuning kernels", done, 40)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels, scratch_of
+from edgetrain.compiler.lower import compile_kernels, scratch_of
 from edgetrain.graph.extract import Kernel
 from edgetrain.graph.ir import DTYPE_BYTES
 from edgetrain.runtime.sources import runtime_text
+from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
@@ -33,7 +34,7 @@ class Device:
 
     name: str
     features: Features
-    codegen: CodegenTarget
+    codegen: Codegen
     emulator: str
     package: str  # of Debian, that brings the emulator
     options: tuple[str, ...] = ()

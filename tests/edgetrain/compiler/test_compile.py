@@ -12,27 +12,27 @@ import pytest
 from onnx import helper
 
 from edgetrain.compiler import compile as compile_module
-from edgetrain.compiler.compile import CodegenRequest, CompileRequest, ModelSource, compile_graph, inspect_model
+from edgetrain.compiler.compile import compile_graph, inspect_model
+from edgetrain.compiler.request import CompileRequest, ModelSource
 from edgetrain.errors import InternalError, ModelError, UsageError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.ir import Role
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.toolchain.object_archive import read_archive
 from tests.edgetrain.model.onnx_models import mlp
+from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
 
-HOST = CodegenRequest(name="host", triple="", cpu="", features=(), cores=1)
+HOST = processor()
 
 
 def _request(source: str = "zoo:digits-cnn", **options: object) -> CompileRequest:
     return CompileRequest(
         model=ModelSource(source=source),
         options=TrainOptions(batch=4, **options),  # type: ignore[arg-type]
-        vector_bits=128,
-        vector_registers=16,
-        cores=1,
-        codegens=(HOST,),
+        codegen=HOST,
+        archives={"host": HOST},
     )
 
 

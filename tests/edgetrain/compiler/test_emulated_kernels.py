@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Mapping
@@ -10,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetrain.compiler.lower import CodegenTarget
+from edgetrain.compiler.tuner_view import features_of
 from edgetrain.files.build_cache import BuildCache, cache_key
-from edgetrain.pipeline.job import codegen_of
+from edgetrain.targets.device import Codegen
 from edgetrain.targets.profile import load_target
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import (
@@ -32,6 +33,7 @@ from tests.edgetrain.compiler.norm_cases import norm_cases
 from tests.edgetrain.compiler.row_cases import row_cases
 from tests.edgetrain.compiler.update_cases import update_cases
 from tests.edgetrain.compiler.window_cases import window_cases
+from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
 
@@ -54,17 +56,13 @@ SHARED = (*FEW, "convolution data gradient", "depthwise", "batch norm")
 USER, BOARD = ("qemu-aarch64-static", "qemu-user-static"), ("qemu-system-arm", "qemu-system-arm")
 
 
-def _of_profile(name: str, *, cores: int = 1) -> tuple[Features, CodegenTarget]:
+def _of_profile(name: str, *, cores: int = 1) -> tuple[Features, Codegen]:
     """What a target's profile says, for so many cores."""
-    target = load_target(name)
-    codegen = codegen_of(target)
-    features = Features(
-        vector_bits=target.codegen.vector_bits, vector_registers=target.codegen.vector_registers, cores=cores
-    )
-    return features, CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, features=codegen.features, cores=cores)
+    codegen = dataclasses.replace(load_target(name).device.codegen, cores=cores)
+    return features_of(codegen), codegen
 
 
-def _device(name: str, described: tuple[Features, CodegenTarget], emulator: tuple[str, str], *options: str) -> Device:
+def _device(name: str, described: tuple[Features, Codegen], emulator: tuple[str, str], *options: str) -> Device:
     features, codegen = described
     return Device(
         name=name,
@@ -77,8 +75,8 @@ def _device(name: str, described: tuple[Features, CodegenTarget], emulator: tupl
     )
 
 
-_SVE = CodegenTarget(triple="aarch64-linux-gnu", cpu="neoverse-v1", features=("+sve",))
-_MVE = CodegenTarget(triple="thumbv8.1m.main-none-eabihf", cpu="cortex-m55")
+_SVE = processor("aarch64-linux-gnu", "neoverse-v1", "+sve")
+_MVE = processor("thumbv8.1m.main-none-eabihf", "cortex-m55")
 DEVICES: Mapping[str, Device] = {
     device.name: device
     for device in (

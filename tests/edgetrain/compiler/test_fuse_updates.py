@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgetrain.compiler.fuse_updates import fuse_updates, joined_ops
-from edgetrain.compiler.lower import CodegenTarget, lower
+from edgetrain.compiler.lower import lower
 from edgetrain.compiler.measure.kernel_library import KernelLibrary
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
@@ -16,13 +16,13 @@ from edgetrain.graph.ir import Op, Phase, Role, Tensor
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.model.importer import import_model
 from edgetrain.model.zoo import build_zoo_model
-from edgetrain.targets.profile import load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.arguments import aligned_copy
 from edgetrain_tuner.rules import blocking, channelwise, packed_product, winograd
 from tests.edgetrain.compiler.kernel_case import KernelCase
 from tests.edgetrain.compiler.update_cases import update_cases
+from tests.edgetrain.processors import this_processor
 
 FEATURES = Features(vector_bits=256, vector_registers=16, cores=2)
 BATCH = 8
@@ -135,9 +135,7 @@ def test_the_same_step_is_fused_the_same_way(before: Extracted) -> None:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelLibrary]:
-    codegen = load_target("host").codegen
-    target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, cores=2)
-    library = KernelLibrary(target, threads=2, folder=tmp_path_factory.mktemp("kernels"))
+    library = KernelLibrary(this_processor(cores=2), threads=2, folder=tmp_path_factory.mktemp("kernels"))
     yield library
     library.close()
 

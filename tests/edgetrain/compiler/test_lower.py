@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 from edgetrain._tvm import te, tirx, topi, tvm
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels, lower, passes_before_pointers
+from edgetrain.compiler.lower import compile_kernels, lower, passes_before_pointers
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
-from edgetrain.targets.profile import HOST as HOST_NAME
-from edgetrain.targets.profile import load_target
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
+from tests.edgetrain.processors import processor, this_processor
 
 pytestmark = pytest.mark.compile
 
-HOST = CodegenTarget(triple="", cpu="", cores=1)
+HOST = processor()
 SERIAL = Features(vector_bits=32, vector_registers=16, cores=1)
 ALLOWED_UNDEFINED = {"expf", "logf", "memcpy", "memset"}
 
@@ -93,7 +92,7 @@ def test_the_same_kernels_give_the_same_bytes(tmp_path: Path) -> None:
 )
 def test_every_architecture_gets_its_own_code(tmp_path: Path, triple: str, cpu: str, machine: int) -> None:
     lowered = lower(_extracted(_softmax_kernel()), SERIAL)
-    compile_kernels(lowered.kernels, CodegenTarget(triple=triple, cpu=cpu), tmp_path / "k.o")
+    compile_kernels(lowered.kernels, processor(triple, cpu), tmp_path / "k.o")
     header = (tmp_path / "k.o").read_bytes()[:20]
     assert header[:4] == b"\x7fELF"
     assert int.from_bytes(header[18:20], "little") == machine
@@ -101,7 +100,7 @@ def test_every_architecture_gets_its_own_code(tmp_path: Path, triple: str, cpu: 
 
 def test_a_target_that_llvm_does_not_know_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="does not accept target"):
-        compile_kernels((_softmax_kernel(),), CodegenTarget(triple="pdp11-unknown-none", cpu="x"), tmp_path / "k.o")
+        compile_kernels((_softmax_kernel(),), processor("pdp11-unknown-none", "x"), tmp_path / "k.o")
 
 
 def _rotation_kernel(rows: int, pairs: int, heads: int) -> Kernel:
@@ -127,9 +126,7 @@ def _rotation_kernel(rows: int, pairs: int, heads: int) -> Kernel:
 @pytest.mark.parametrize("heads", [1, 4, 8])
 def test_an_index_that_wraps_inside_of_a_vector_reads_no_foreign_memory(tmp_path: Path, pairs: int, heads: int) -> None:
     rows = 24
-    codegen = load_target(HOST_NAME).codegen
-    target = CodegenTarget(triple=codegen.triple, cpu=codegen.cpu)
-    compile_kernels([_rotation_kernel(rows, pairs, heads)], target, tmp_path / "k.o")
+    compile_kernels([_rotation_kernel(rows, pairs, heads)], this_processor(), tmp_path / "k.o")
     kernel = ctypes.CDLL(str(_link(tmp_path / "k.o", tmp_path / "k.so")))["k_rotate"]
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, heads, 2 * pairs)).astype(np.float32)

@@ -10,14 +10,15 @@ import pytest
 
 from edgetrain._tvm import te, topi
 from edgetrain.compiler import objects
-from edgetrain.compiler.lower import CodegenTarget
 from edgetrain.compiler.objects import ObjectStore, compile_archive
 from edgetrain.graph.extract import Kernel
+from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.object_archive import read_archive
+from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
 
-TARGET = CodegenTarget(triple="x86_64-linux-gnu", cpu="x86-64-v3")
+TARGET = processor("x86_64-linux-gnu", "x86-64-v3")
 
 
 def _kernel(symbol: str = "k0_relu", size: int = 64) -> Kernel:
@@ -52,7 +53,7 @@ def test_another_model_may_call_it_by_another_name(store: ObjectStore, tmp_path:
 @pytest.mark.parametrize("change", ["size", "target", "in place"])
 def test_another_kernel_or_target_is_another_object(change: str, store: ObjectStore, tmp_path: Path) -> None:
     compile_archive([_kernel()], TARGET, tmp_path / "first.a", store=store)
-    changed: dict[str, tuple[Any, CodegenTarget]] = {
+    changed: dict[str, tuple[Any, Codegen]] = {
         "size": (_kernel(size=65), TARGET),
         "target": (_kernel(), dataclasses.replace(TARGET, cpu="x86-64-v2")),
         "in place": (dataclasses.replace(_kernel(), aliases=((0, 1),)), TARGET),

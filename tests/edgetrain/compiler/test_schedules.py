@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from edgetrain.compiler import compile as compile_module
-from edgetrain.compiler.compile import Compiled, compile_graph
+from edgetrain.compiler.compile import compile_graph
+from edgetrain.compiler.compiled import Compiled
 from edgetrain.compiler.schedules import (
     KernelRecord,
     ScheduleChoice,
@@ -21,18 +22,20 @@ from edgetrain.compiler.schedules import (
     write_records,
 )
 from edgetrain.compiler.search.trials import NOTHING_TRIED, Origin, TrialReport, Trials, TrialTerms, TriedSchedule
-from edgetrain.cost.analytic import DeviceCosts
 from edgetrain.errors import DataError
 from edgetrain.files.build_cache import BuildCache
+from edgetrain.targets.device import Rates
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Target, Versions
 from edgetrain_tuner.cache.jsonl import write_lines
 from edgetrain_tuner.cache.schedules import RuleSchedule
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import RULES_VERSION, Schedule
 from tests.edgetrain.compiler.test_compile import _request
+from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
 
+CODEGEN = processor("x86_64-linux-gnu", "test")  # of schedules; kernels are compiled for this machine
 TARGET = Target(isa="x86-64", cpu="test", vector_bits=128, vector_registers=16, cores=1, cache_bytes=0)
 
 
@@ -84,7 +87,7 @@ def test_a_known_schedule_is_used_and_said(plain: Compiled, build_cache: BuildCa
     stores = ScheduleStores(folder=tmp_path)
     with stores.opened() as levels:
         levels.user.put(_found(record, wanted))
-    request = dataclasses.replace(_request(), tuned_for=TARGET)
+    request = dataclasses.replace(_request(), codegen=CODEGEN)
     tuned = compile_graph(request, cache=build_cache, stores=stores)
     assert tuned.schedules[symbol].choice.schedule == wanted
     assert (tuned.schedules[symbol].choice.source, tuned.schedules[symbol].choice.level) == ("cache", "user")
@@ -101,7 +104,7 @@ def test_the_choice_is_the_same_before_and_after_the_kernels_are_known(
     stores = ScheduleStores(folder=tmp_path)
     with stores.opened() as levels:
         levels.user.put(_found(record, _with_rows(record.choice.schedule, 2), dims_factor=2))
-    request = dataclasses.replace(_request(), tuned_for=dataclasses.replace(TARGET, cpu="near"))
+    request = dataclasses.replace(_request(), codegen=dataclasses.replace(CODEGEN, cpu="near"))
     first = compile_graph(request, cache=build_cache, stores=stores)
     assert "transferred" in {record.choice.source for record in first.schedules.values()}
     monkeypatch.setattr(compile_module, "run_compiler", lambda *_: pytest.fail("the compiler was started"))
@@ -119,7 +122,7 @@ def test_a_schedule_that_fits_nothing_is_left_to_the_rules(plain: Compiled, buil
 
 def test_a_store_that_cannot_be_read_has_nothing(plain: Compiled, build_cache: BuildCache, tmp_path: Path) -> None:
     (tmp_path / "user.sqlite").mkdir()
-    request = dataclasses.replace(_request(), tuned_for=TARGET)
+    request = dataclasses.replace(_request(), codegen=CODEGEN)
     compiled = compile_graph(request, cache=build_cache, stores=ScheduleStores(folder=tmp_path))
     assert {record.choice.source for record in compiled.schedules.values()} == {"rule"}
 
@@ -141,10 +144,10 @@ def test_what_ships_is_used_at_once_for_the_machine_it_fits_and_said(
     (tmp_path / "seed").mkdir()
     write_lines(tmp_path / "seed" / "digits.jsonl", [_found(record, wanted)])
     stores = ScheduleStores(folder=tmp_path / "stores", seed_folder=tmp_path / "seed")
-    request = dataclasses.replace(_request(), tuned_for=dataclasses.replace(TARGET, cache_bytes=TARGET.cache_bytes + 1))
-    device = DeviceCosts(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0, joules_per_flop=0, joules_per_byte=0)
+    request = dataclasses.replace(_request(), codegen=dataclasses.replace(CODEGEN, cache_bytes=1))
+    rates = Rates(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0, joules_per_flop=0, joules_per_byte=0)
     origin = Origin(machine="7" * 16, today="2026-01-31", model="digits", tool="test")
-    terms = TrialTerms(origin=origin, threads=1, trials=Trials(measuring=("/nowhere",)), device=device)
+    terms = TrialTerms(origin=origin, threads=1, trials=Trials(measuring=("/nowhere",)), rates=rates)
     seeded = compile_graph(request, cache=build_cache, stores=stores, terms=terms)
     assert seeded.schedules[symbol].choice.schedule == wanted
     assert seeded.trials == NOTHING_TRIED

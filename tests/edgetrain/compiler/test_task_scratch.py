@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from edgetrain._tvm import PrimFunc, ir, tirx, tvm, tvm_ffi
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels, scratch_of
+from edgetrain.compiler.lower import compile_kernels, scratch_of
 from edgetrain.compiler.task_scratch import AHEAD_BYTES, LINE_BYTES, keep_tasks_apart
 from edgetrain.graph.extract import Kernel
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner.rules.loops import PARALLEL, Loops, sequence
+from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
 
@@ -88,7 +89,7 @@ def test_scratch_of_one_task_and_scratch_that_all_share_stay_as_they_are(tasks: 
 @pytest.mark.parametrize("tasks", [1, 2, 3])
 def test_the_numbers_are_the_same(tasks: int, tmp_path: Path) -> None:
     kernel = Kernel(symbol="k", function=_doubled_sums(tasks))
-    compile_kernels([kernel], CodegenTarget(triple="", cpu="", cores=tasks), tmp_path / "k.o")
+    compile_kernels([kernel], processor(cores=tasks), tmp_path / "k.o")
     library = tmp_path / "k.so"
     serial = tmp_path / "serial.c"
     serial.write_text(_SERIAL_LAUNCH_C, encoding="utf-8")

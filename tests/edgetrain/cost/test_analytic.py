@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import DeviceCosts, StorageCost, analytic_costs, analytic_costs_by_function
+from edgetrain.cost.analytic import analytic_costs, analytic_costs_by_function, read_cost, write_cost
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
+from edgetrain.targets.device import Rates, Storage
 
-DEVICE = DeviceCosts(
-    flops_per_s=1000.0, memory_bytes_per_s=100.0, launch_s=0.5, joules_per_flop=2.0, joules_per_byte=3.0
-)
+DEVICE = Rates(flops_per_s=1000.0, memory_bytes_per_s=100.0, launch_s=0.5, joules_per_flop=2.0, joules_per_byte=3.0)
 
 
 def one_op(*, flops: int) -> TrainGraph:
@@ -56,20 +55,24 @@ def test_every_function_gets_its_costs() -> None:
 
 
 def test_reading_and_writing_storage_have_their_own_rates() -> None:
-    storage = StorageCost(
-        read_bytes_per_s=100.0, write_bytes_per_s=50.0, joules_per_byte_read=0.1, joules_per_byte_written=0.4
+    storage = Storage(
+        read_bytes_per_s=100.0,
+        write_bytes_per_s=50.0,
+        joules_per_byte_read=0.1,
+        joules_per_byte_written=0.4,
+        latency_s=0.0,
     )
-    assert (storage.read(200).seconds, storage.write(200).seconds) == (2.0, 4.0)
-    assert (storage.read(200).joules, storage.write(200).joules) == pytest.approx((20.0, 80.0))
+    assert (read_cost(storage, 200).seconds, write_cost(storage, 200).seconds) == (2.0, 4.0)
+    assert (read_cost(storage, 200).joules, write_cost(storage, 200).joules) == pytest.approx((20.0, 80.0))
 
 
 def test_every_transfer_waits_for_the_storage_before_its_bytes_move() -> None:
-    storage = StorageCost(
+    storage = Storage(
         read_bytes_per_s=100.0,
         write_bytes_per_s=50.0,
         joules_per_byte_read=0.1,
         joules_per_byte_written=0.4,
         latency_s=0.5,
     )
-    assert (storage.read(200).seconds, storage.write(200).seconds) == (2.5, 4.5)
-    assert storage.read(200).joules == pytest.approx(20.0)
+    assert (read_cost(storage, 200).seconds, write_cost(storage, 200).seconds) == (2.5, 4.5)
+    assert read_cost(storage, 200).joules == pytest.approx(20.0)

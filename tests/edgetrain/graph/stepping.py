@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgetrain._tvm import Target, relax, runtime, tvm
-from edgetrain.graph.build import EVALUATE_PREFIX, LABELS, LOSS, BuiltStep, build_step
-from edgetrain.graph.optimizers import LEARNING_RATE
+from edgetrain.graph.build import EVALUATE_PREFIX, BuiltStep, build_step
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, LOSS
 from edgetrain.graph.options import TrainOptions
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Array

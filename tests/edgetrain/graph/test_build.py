@@ -8,9 +8,8 @@ import pytest
 
 from edgetrain._tvm import Target, relax, runtime, tvm
 from edgetrain.errors import UsageError
-from edgetrain.graph.build import CLIP_EPSILON, EVALUATE_PREFIX, LABELS, LOSS, BuiltStep, build_step
-from edgetrain.graph.ir import Role
-from edgetrain.graph.optimizers import LEARNING_RATE
+from edgetrain.graph.build import CLIP_EPSILON, EVALUATE_PREFIX, BuiltStep, build_step
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, LOSS, Role
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from tests.edgetrain.graph.small_models import BATCH, cnn_model, mlp_model
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from edgetrain.graph.build import LOSS, build_step
+from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
-from edgetrain.graph.ir import Phase, Role, from_json, to_json, validate
+from edgetrain.graph.ir import LOSS, Phase, Role, from_json, to_json, validate
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model

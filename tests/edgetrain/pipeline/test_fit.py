@@ -15,7 +15,7 @@ from edgetrain.errors import DataError, PlanInfeasibleError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.fit import fit
 from edgetrain.pipeline.job import Job, effective_budget
-from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.planner.plan import Budget
 from edgetrain.recipes import load_recipe
 from edgetrain.run.files.report import RunReport
@@ -85,7 +85,7 @@ def test_another_target_runs_its_own_plan_here_and_says_so(build_cache: BuildCac
     report = fit(_job(build_cache, target="jetson", budget=2 * 10**9, notify=said.append, inform=said.append), tmp_path)
     assert report.target == "jetson"
     assert report.ran_on == "this host"
-    assert any(line.startswith("no jetson reachable: running its plan on this host") for line in said)
+    assert any(line.startswith("the plan for jetson runs on this host") for line in said)
     assert any(line.startswith("compiled for jetson") for line in said)
 
 
@@ -94,8 +94,7 @@ def test_another_target_runs_its_own_plan_here_and_says_so(build_cache: BuildCac
 def test_every_kind_of_target_gets_a_program_of_its_own(build_cache: BuildCache, target: str) -> None:
     said: list[str] = []
     job = _job(build_cache, target=target, notify=said.append, inform=said.append)
-    compiled = compile_stage(job)
-    program_stage(job, compiled, plan_stage(job, compiled))
+    compile_job(job).plan().build()
     assert any(line.startswith(f"compiled for {target}") for line in said), said
 
 
@@ -128,11 +127,11 @@ def test_labels_outside_the_model_are_refused_before_training(build_cache: Build
 def test_a_budget_never_exceeds_what_the_device_has(build_cache: BuildCache) -> None:
     said: list[str] = []
     job = _job(build_cache, target="cortex-m4", budget=10**12, notify=said.append, inform=said.append)
-    assert effective_budget(job).memory_bytes == job.target.memory_bytes
+    assert effective_budget(job).memory_bytes == job.device.memory_bytes
     assert "cortex-m4 has" in said[0]
 
 
 def test_a_device_without_a_budget_is_limited_by_its_memory(build_cache: BuildCache) -> None:
     job = _job(build_cache, target="cortex-m4")
-    assert effective_budget(job).memory_bytes == job.target.memory_bytes
+    assert effective_budget(job).memory_bytes == job.device.memory_bytes
     assert effective_budget(_job(build_cache)).memory_bytes is None

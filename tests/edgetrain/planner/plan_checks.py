@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import Phase, TrainGraph
 from edgetrain.planner.make_plan import CostsByFunction
 from edgetrain.planner.plan import Plan, replay
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.training_graphs import random_costs
 
 
@@ -21,7 +21,7 @@ def costs_of(graph: TrainGraph, seed: int = 0) -> CostsByFunction:
     return {function: random_costs(graph, seed, function) for function in graph.functions}
 
 
-def check(graph: TrainGraph, plan: Plan, costs: CostsByFunction, storage: StorageCost | None = None) -> None:
+def check(graph: TrainGraph, plan: Plan, costs: CostsByFunction, storage: Storage | None = None) -> None:
     """Everything a program relies on, derived again from the plan's own steps and offsets."""
     for function, schedule in plan.schedules.items():
         found = replay(graph, function, schedule.steps, costs[function], storage)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.plan import Step
 from edgetrain.planner.solvers import FLOORS, SOLVERS
 from edgetrain.planner.solvers.answer import Answer
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.question import Question
+from edgetrain.targets.device import Storage
 
 
 def asked(
@@ -18,7 +19,7 @@ def asked(
     function: str,
     limit_bytes: int | None,
     costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
+    storage: Storage | None,
     *,
     stored: frozenset[str] = frozenset(),
     options: SolverOptions | None = None,
@@ -40,7 +41,7 @@ def answered(
     function: str,
     limit_bytes: int | None,
     costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
+    storage: Storage | None,
     *,
     options: SolverOptions | None = None,
 ) -> Answer:
@@ -53,7 +54,7 @@ def solved(
     function: str,
     limit_bytes: int | None,
     costs: Mapping[str, OpCost],
-    storage: StorageCost | None,
+    storage: Storage | None,
     *,
     options: SolverOptions | None = None,
 ) -> tuple[Step, ...] | None:
@@ -61,10 +62,10 @@ def solved(
 
 
 def floor_of(
-    solver: str, graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None
+    solver: str, graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: Storage | None
 ) -> int:
     return FLOORS[solver](asked(graph, function, None, costs, storage))
 
 
-def keep_all_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: StorageCost | None) -> int:
+def keep_all_floor(graph: TrainGraph, function: str, costs: Mapping[str, OpCost], storage: Storage | None) -> int:
     return floor_of("keep-all", graph, function, costs, storage)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.explain import explain
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from edgetrain.units import Joules
 from tests.edgetrain.planner.plan_checks import check, costs_of, with_evaluate
 from tests.edgetrain.planner.training_graphs import chain, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=1e12, write_bytes_per_s=1e12, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+STORAGE = Storage(
+    read_bytes_per_s=1e12, write_bytes_per_s=1e12, joules_per_byte_read=0.0, joules_per_byte_written=0.0, latency_s=0.0
 )
 THRIFTY = SolverOptions(thrift_share=0.1)
 

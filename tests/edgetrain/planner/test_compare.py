@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.compare import Comparison, compare_solvers, comparison_text
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget
 from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes
 from tests.edgetrain.planner.training_graphs import chain, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=1e6, write_bytes_per_s=1e6, joules_per_byte_read=1e-4, joules_per_byte_written=1e-4
+STORAGE = Storage(
+    read_bytes_per_s=1e6, write_bytes_per_s=1e6, joules_per_byte_read=1e-4, joules_per_byte_written=1e-4, latency_s=0.0
 )
 GRAPH = chain(16, nbytes=8192)
 COSTS = {"step": unit_costs(GRAPH)}

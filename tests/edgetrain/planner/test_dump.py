@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import InternalError
 from edgetrain.planner.dump import from_json, to_json
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Plan
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, Joules, Seconds
 from tests.edgetrain.planner.training_graphs import random_graph, unit_costs
 
-FAST_STORAGE = StorageCost(
-    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+FAST_STORAGE = Storage(
+    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=0.0, joules_per_byte_written=0.0, latency_s=0.0
 )
 
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.graph.traffic import Traffic
 from edgetrain.planner.explain import explain, gap_text
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes
 from tests.edgetrain.planner.training_graphs import chain, graph_of, op, random_graph, tensor, unit_costs
 
-FAST_STORAGE = StorageCost(
-    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+FAST_STORAGE = Storage(
+    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=0.0, joules_per_byte_written=0.0, latency_s=0.0
 )
 
 

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.ir import Phase, Role
 from edgetrain.planner.make_plan import (
@@ -19,13 +18,18 @@ from edgetrain.planner.make_plan import (
 from edgetrain.planner.plan import Budget
 from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, Joules, Seconds, parse_bytes
 from tests.edgetrain.planner.plan_checks import check, costs_of, with_evaluate
 from tests.edgetrain.planner.questions import asked
 from tests.edgetrain.planner.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+STORAGE = Storage(
+    read_bytes_per_s=4096.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=1e-4,
+    joules_per_byte_written=3e-4,
+    latency_s=0.0,
 )
 
 
@@ -164,7 +168,7 @@ def test_whatever_fits_unplanned_is_planned_for_nothing(solver: str, seed: int) 
 
 @pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_objective_of_an_exact_plan_never_rises_with_the_budget(seed: int, storage: StorageCost | None) -> None:
+def test_the_objective_of_an_exact_plan_never_rises_with_the_budget(seed: int, storage: Storage | None) -> None:
     """Joules, for which the program is exact; as the solver counts, before packing, which may break a tie."""
     graph = random_graph(seed, forward_ops=5, unit_bytes=1024)
     costs = random_costs(graph, seed)

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.explain import explain, replay_bytes
 from edgetrain.planner.make_plan import CostsByFunction, make_plan, smallest_plan
 from edgetrain.planner.memory_timeline import LAYERS, PAGE_BUFFERS, memory_timeline
 from edgetrain.planner.plan import Budget, Free
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes
 from tests.edgetrain.planner.training_graphs import chain, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=1e-9, joules_per_byte_written=1e-9
+STORAGE = Storage(
+    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=1e-9, joules_per_byte_written=1e-9, latency_s=0.0
 )
 
 

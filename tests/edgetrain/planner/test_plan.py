@@ -4,16 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Stay, Step, replay
+from edgetrain.targets.device import Storage
 from edgetrain.units import Joules, Seconds
 from tests.edgetrain.planner.training_graphs import graph_of, op, tensor, unit_costs
 
 # 4096 bytes at these rates: a write takes 4 s, a read 2 s.
-STORAGE = StorageCost(
-    read_bytes_per_s=2048.0, write_bytes_per_s=1024.0, joules_per_byte_read=0.001, joules_per_byte_written=0.002
+STORAGE = Storage(
+    read_bytes_per_s=2048.0,
+    write_bytes_per_s=1024.0,
+    joules_per_byte_read=0.001,
+    joules_per_byte_written=0.002,
+    latency_s=0.0,
 )
 
 
@@ -41,7 +46,7 @@ def small_graph() -> TrainGraph:
 F, G, H, U, LATE = (Compute(name) for name in ("f", "g", "h", "read_loss", "late"))
 
 
-def run(*steps: Step, storage: StorageCost | None = None) -> list[int]:
+def run(*steps: Step, storage: Storage | None = None) -> list[int]:
     graph = small_graph()
     return list(replay(graph, "step", steps, unit_costs(graph), storage).memory_timeline)
 

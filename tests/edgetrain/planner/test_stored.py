@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import InternalError, PlanInfeasibleError
 from edgetrain.graph.ir import Role, TrainGraph
 from edgetrain.planner.explain import explain
@@ -17,13 +16,18 @@ from edgetrain.planner.solvers import OWN_SOLVERS, SOLVERS
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.stored import storable, stored_prefixes
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, parse_bytes
 from tests.edgetrain.planner.questions import asked
 from tests.edgetrain.planner.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
 PAGE = 4096
-STORAGE = StorageCost(
-    read_bytes_per_s=PAGE, write_bytes_per_s=PAGE / 2, joules_per_byte_read=1 / PAGE, joules_per_byte_written=3 / PAGE
+STORAGE = Storage(
+    read_bytes_per_s=PAGE,
+    write_bytes_per_s=PAGE / 2,
+    joules_per_byte_read=1 / PAGE,
+    joules_per_byte_written=3 / PAGE,
+    latency_s=0.0,
 )
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from edgetrain.errors import DataError, InternalError, UsageError
 from edgetrain.graph.ir import Role, to_json
-from edgetrain.program.artifact import Artifact, TargetRecord, load_artifact, write_artifact
+from edgetrain.program.artifact import Artifact, load_artifact, write_artifact
 from edgetrain.program.manifest import Manifest, TensorRecord, manifest_from_json, manifest_to_json
+from tests.edgetrain.processors import processor
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
     PERSISTENT,
@@ -43,7 +44,8 @@ def write(directory: Path, **changes: Any) -> Artifact:
         "library": library,
         "driver_c": "int x;\n",
         "parameters": initial_values(),
-        "target": TargetRecord(name="pi", triple="aarch64-linux-gnu", cpu="cortex-a72"),
+        "name": "pi",
+        "codegen": processor("aarch64-linux-gnu", "cortex-a72"),
         "versions": {"tvm": "0.27", "compiler": "zig"},
         "plan_json": "{}\n",
     }

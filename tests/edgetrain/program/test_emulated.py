@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 
 from edgetrain.files.build_cache import BuildCache
-from edgetrain.pipeline.job import Job, codegen_of
-from edgetrain.pipeline.stages import compile_stage, plan_stage
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.planner.plan import Budget
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
@@ -66,10 +66,9 @@ def _host_run(program: Artifact, tmp_path: Path) -> tuple[list[float], bytes]:
 
 
 def _programs(job: Job) -> tuple[Artifact, Artifact]:
-    compiled = compile_stage(job)
-    plan = plan_stage(job, compiled)
-    host = codegen_of(load_target("host"))
-    return tuple(build_program(compiled, plan, c, cache=job.cache) for c in (codegen_of(job.target), host))  # type: ignore[return-value]
+    planned = compile_job(job).plan()
+    host = load_target("host").device
+    return tuple(build_program(planned.compiled, planned.plan, d, cache=job.cache) for d in (job.device, host))  # type: ignore[return-value]
 
 
 def _lay_out(program: Artifact, folder: Path) -> None:
@@ -99,7 +98,7 @@ def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, t
     job = _job(build_cache, "jetson")
     program, host = _programs(job)
     _lay_out(program, tmp_path)
-    kernels = compile_stage(job).kernels("jetson")
+    kernels = compile_job(job).compiled.kernels("jetson")
     compiler = find_compiler("aarch64-linux-musl")
     options = ["-static", "-O2", f"-DSTEPS={STEPS}", "-I."]
     sources = ["driver.c", *RUNTIME_SOURCES, str(board.FILES / "linux_main.c"), str(kernels)]

@@ -19,15 +19,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.cost.analytic import OpCost, StorageCost
+from edgetrain.cost.analytic import OpCost
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
-from edgetrain.program.artifact import Artifact, TargetRecord, write_artifact
+from edgetrain.program.artifact import Artifact, write_artifact
 from edgetrain.program.emit_c import emit_driver
 from edgetrain.program.library import build_library
+from edgetrain.targets.device import Storage
 from edgetrain.toolchain.c_compiler import Compiler, find_compiler
 from edgetrain.units import Bytes, Joules, Seconds
+from tests.edgetrain.processors import processor
 
 COUNT = 1500
 RATE = 0.5
@@ -182,8 +184,12 @@ def storing_plan() -> Plan:
     graph = tiny_graph()
     cost = OpCost(seconds=Seconds(1.0), joules=Joules(1.0))
     costs = {function: {op.name: cost for op in ops} for function, ops in graph.functions.items()}
-    card = StorageCost(
-        read_bytes_per_s=1e4, write_bytes_per_s=1e4, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    card = Storage(
+        read_bytes_per_s=1e4,
+        write_bytes_per_s=1e4,
+        joules_per_byte_read=0.0,
+        joules_per_byte_written=0.0,
+        latency_s=0.0,
     )
     return make_plan(graph, Budget(memory_bytes=Bytes(STORING_BUDGET_BYTES)), costs, storage=card)
 
@@ -222,7 +228,8 @@ def build_tiny(
         library=library,
         driver_c=driver,
         parameters=initial_values(),
-        target=TargetRecord(name=target, triple="", cpu=""),
+        name=target,
+        codegen=processor(),
         versions={"compiler": compiler.version},
     )
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain.graph.ir import Role, TrainGraph
-from edgetrain.run.engines.engine import EVALUATE, LEARNING_RATE, LOSS, Array
+from edgetrain.graph.ir import EVALUATE, LEARNING_RATE, LOSS, Role, TrainGraph
+from edgetrain.run.engines.engine import Array
 
 # The loss and each trained tensor's gradient, from the tensors by name. It writes what outputs there are.
 Model = Callable[[Mapping[str, Array]], tuple[float, Mapping[str, Array]]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain.graph.ir import Role, Tensor, TrainGraph
-from edgetrain.run.engines.engine import LABELS, LEARNING_RATE, LOSS, Array
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, LOSS, Role, Tensor, TrainGraph
+from edgetrain.run.engines.engine import Array
 from tests.edgetrain.run.numpy_engine import NumpyEngine
 
 BATCH, FEATURES, CLASSES = 8, 12, 5

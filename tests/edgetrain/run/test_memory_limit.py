@@ -13,7 +13,7 @@ import pytest
 
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.job import Job
-from edgetrain.pipeline.stages import compile_stage, plan_stage, program_stage
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.planner.plan import Budget
 from edgetrain.program.artifact import Artifact
 from edgetrain.recipes import load_recipe
@@ -66,10 +66,10 @@ def job_with(build_cache: BuildCache, budget: int | None = None) -> Job:
 def programs(build_cache: BuildCache) -> tuple[Artifact, Artifact]:
     """One that keeps everything, and one inside 80 % of that."""
     job = dataclasses.replace(job_with(build_cache), solver="keep-all")
-    compiled = compile_stage(job)
-    whole = plan_stage(job, compiled)
-    tight = job_with(build_cache, whole.peak_bytes * 8 // 10)
-    return program_stage(job, compiled, whole), program_stage(tight, compiled, plan_stage(tight, compiled))
+    compiled = compile_job(job)
+    whole = compiled.plan()
+    tight = compiled.asking(budget=Budget(memory_bytes=Bytes(whole.plan.peak_bytes * 8 // 10)), solver=Job.solver)
+    return whole.build().program, tight.plan().build().program
 
 
 def limited(artifact: Artifact, growth_bytes: int, folder: Path, *, threads: int) -> subprocess.CompletedProcess[str]:

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from edgetrain.cli.entry import main
-from edgetrain.cost.rates import Rates
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
 from edgetrain.run.engines.profile import FunctionProfile
 from edgetrain.run.sensors.storage_probe import StorageSpeed
+from edgetrain.targets.device import Rates
 from edgetrain.targets.profile import Target, list_targets, load_target, parse_target, to_toml, user_targets_dir
 from edgetrain.tuning.calibrate import CalibrationReport, ProgramTime, kernel_times, measure_program, with_measured
 from tests.edgetrain.planner.training_graphs import chain
 
-RATES = Rates(flops_per_s=12e9, memory_bytes_per_s=3e9, launch_s=4e-7)
+RATES = Rates(flops_per_s=12e9, memory_bytes_per_s=3e9, launch_s=4e-7, joules_per_flop=0.0, joules_per_byte=0.0)
 SPEED = StorageSpeed(read_bytes_per_s=5e8, write_bytes_per_s=2e8, latency_s=1e-4, is_direct=True)
 
 
@@ -45,10 +45,10 @@ def test_what_a_call_takes_beside_its_kernels_is_shared_out() -> None:
 
 def test_what_was_measured_says_so_and_the_rest_says_what_it_said() -> None:
     before, after = load_target("host"), measured()
-    assert (after.flops_per_s, after.memory_bytes_per_s, after.launch_s) == (12e9, 3e9, 4e-7)
-    assert after.storage is not None
-    assert (after.storage.read_bytes_per_s, after.storage.write_bytes_per_s) == (5e8, 2e8)
-    assert after.storage.latency_s == 1e-4
+    assert after.device.rates == RATES
+    storage = after.device.storage
+    assert storage is not None
+    assert (storage.read_bytes_per_s, storage.write_bytes_per_s, storage.latency_s) == (5e8, 2e8, 1e-4)
     changed = {key for key, source in after.sources.items() if source != before.sources[key]}
     assert changed == {
         "flops_per_s",
@@ -65,7 +65,7 @@ def test_a_kept_profile_takes_the_place_of_the_shipped_one(kept: Path) -> None:
     assert load_target("host").rates_basis == "assumed"
     (kept / "host.toml").write_text(to_toml(measured()), encoding="utf-8")
     found = load_target("host")
-    assert (found.flops_per_s, found.memory_bytes_per_s) == (12e9, 3e9)
+    assert (found.device.rates.flops_per_s, found.device.rates.memory_bytes_per_s) == (12e9, 3e9)
     assert found.rates_basis == "measured on 2026-01-31"
 
 
@@ -73,15 +73,15 @@ def test_a_kept_profile_of_another_name_is_this_machine_too(kept: Path) -> None:
     (kept / "lab.toml").write_text(to_toml(measured("lab")), encoding="utf-8")
     found = load_target("lab")
     assert found.is_host
-    assert found.codegen == load_target("host").codegen
+    assert found.device.codegen == load_target("host").device.codegen
 
 
 def test_measured_rates_follow_the_cores_that_there_are(kept: Path) -> None:
-    codegen = load_target("host").codegen
-    more = dataclasses.replace(measured(), codegen=dataclasses.replace(codegen, cores=2 * codegen.cores))
+    codegen = load_target("host").device.codegen
+    more = measured().with_device(codegen=dataclasses.replace(codegen, cores=2 * codegen.cores))
     (kept / "host.toml").write_text(to_toml(more), encoding="utf-8")
     found = load_target("host")
-    assert found.flops_per_s == 6e9  # half of the cores that it was measured with
+    assert found.device.rates.flops_per_s == 6e9  # half of the cores that it was measured with
     assert found.rates_basis == "assumed"
 
 

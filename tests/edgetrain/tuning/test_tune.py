@@ -11,11 +11,12 @@ import pytest
 from edgetrain.compiler.schedules import ScheduleStores
 from edgetrain.compiler.search.request import deep_cost_model
 from edgetrain.compiler.search.trials import Trials
+from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.errors import DeviceError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.fit import fit
-from edgetrain.pipeline.job import Job, tuned_for
-from edgetrain.pipeline.stages import compile_stage
+from edgetrain.pipeline.job import Job
+from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import load_recipe
 from edgetrain.targets.host import machine_id
 from edgetrain.targets.profile import load_target
@@ -54,11 +55,11 @@ def test_tuning_measures_stores_and_reports(build_cache: BuildCache, tmp_path: P
     with ScheduleStores(folder=tmp_path).opened() as levels:
         stored = list(levels.user)
     assert len(stored) == report.entries == report.trials
-    assert {entry.target for entry in stored} == {tuned_for(job.target)}
+    assert {entry.target for entry in stored} == {schedule_target(job.device.codegen)}
     assert all(entry.check.largest_error <= 1e-4 for entry in stored if entry.outcome != "failed")
-    assert {row.symbol for row in report.kernels} == {op.kernel for op in compile_stage(job).graph.functions["step"]}
+    assert {row.symbol for row in report.kernels} == {op.kernel for op in compile_job(job).graph.functions["step"]}
     winners = {entry.id for entry in stored if entry.outcome == "faster"}
-    used = {r.choice.entry for r in compile_stage(job).schedules.values() if r.choice.source == "cache"}
+    used = {r.choice.entry for r in compile_job(job).compiled.schedules.values() if r.choice.source == "cache"}
     assert used == winners
     assert "after" in report.to_text()
 
@@ -92,10 +93,10 @@ def test_a_deep_search_tries_both_kinds_of_schedules(build_cache: BuildCache, tm
 
 def _entries_of(job: Job) -> list[Entry]:
     """What a search could have found: another tile for every product, twice as fast."""
-    target = tuned_for(job.target)
+    target = schedule_target(job.device.codegen)
     assert target is not None
     entries = []
-    for record in compile_stage(dataclasses.replace(job, schedules={})).schedules.values():
+    for record in compile_job(dataclasses.replace(job, schedules={})).compiled.schedules.values():
         schedule = record.choice.schedule
         if schedule is None or schedule.rule != "packed-product" or schedule.parameters["rows"] == (1,):
             continue
@@ -153,9 +154,9 @@ def test_a_resumed_run_keeps_the_schedules_it_began_with(build_cache: BuildCache
 
 def slow_entry(job: Job, *, claimed: float = 5.0) -> Entry:
     """A stranger's word that the heaviest product is fast one element at a time, which it is nowhere."""
-    target = tuned_for(job.target)
+    target = schedule_target(job.device.codegen)
     assert target is not None
-    records = compile_stage(dataclasses.replace(job, schedules={})).schedules.values()
+    records = compile_job(dataclasses.replace(job, schedules={})).compiled.schedules.values()
     products = [r for r in records if r.choice.schedule is not None and r.choice.schedule.rule == "packed-product"]
     heaviest = max(products, key=lambda record: record.workload.operations)
     assert heaviest.choice.schedule is not None

@@ -12,10 +12,11 @@ import pytest
 
 from edgetrain.compiler.measure.runners import Runner
 from edgetrain.compiler.schedules import ScheduleStores
+from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.errors import DeviceError, UsageError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.fit import fit
-from edgetrain.pipeline.job import Job, tuned_for
+from edgetrain.pipeline.job import Job
 from edgetrain.recipes import load_recipe
 from edgetrain.targets.host import machine_id, read_host
 from edgetrain.targets.profile import load_target
@@ -81,7 +82,7 @@ def test_what_was_measured_is_kept_for_the_target_and_fit_uses_it(build_cache: B
     stored = _stored(tmp_path / "stores")
     assert report.outcomes == {"measured": 4}
     assert len(stored) == report.entries == 4
-    assert {entry.target for entry in stored} == {tuned_for(job.target)}
+    assert {entry.target for entry in stored} == {schedule_target(job.device.codegen)}
     assert {m.machine for entry in stored for m in entry.measurements} == {device_id(runner)} != {machine_id()}
     winners = [entry for entry in stored if entry.outcome == "faster"]
     assert len(winners) == sum(row.speedup == 2.0 for row in report.kernels) > 0
@@ -111,9 +112,9 @@ def test_schedules_are_timed_in_earnest_through_a_command(build_cache: BuildCach
     job = _job(build_cache, tmp_path / "stores")
     isa = read_host().isa
     codegen = dataclasses.replace(
-        job.target.codegen, triple=host_triple().text, cpu=isa.cpu, features=isa.features, cores=2
+        job.device.codegen, triple=host_triple().text, cpu=isa.cpu, features=isa.features, cores=2
     )
-    job = dataclasses.replace(job, target=dataclasses.replace(job.target, name="twin", codegen=codegen))
+    job = dataclasses.replace(job, target=job.target.with_device(name="twin", codegen=codegen))
     report = tune_through(job, Allowance(trials=4), runner_for(job, "env"), today="2026-01-31")
     assert report.outcomes == {"measured": 4}
     assert all(entry.check.largest_error <= 1e-4 for entry in _stored(tmp_path / "stores"))

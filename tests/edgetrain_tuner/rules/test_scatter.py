@@ -12,20 +12,20 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx, topi
 
-from edgetrain.compiler.lower import CodegenTarget, scratch_of
+from edgetrain.compiler.lower import scratch_of
 from edgetrain.compiler.measure.kernel_library import KernelLibrary
 from edgetrain.compiler.task_scratch import AHEAD_BYTES
 from edgetrain.graph.extract import Kernel as ExtractedKernel
 from edgetrain.graph.gradients.indexing import scatter_add
 from edgetrain.graph.optimizers import OPTIMIZERS, Optimizer
 from edgetrain.graph.options import OptimizerOptions
-from edgetrain.targets.profile import load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules.contraction import find
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.rules.scatter import LEAST_COLUMNS, Scatter
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
+from tests.edgetrain.processors import this_processor
 
 pytestmark = pytest.mark.compile
 
@@ -230,8 +230,7 @@ def test_a_gradient_that_is_also_wanted_by_itself_is_stored() -> None:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[KernelLibrary]:
-    codegen = load_target("host").codegen
-    library = KernelLibrary(CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, cores=2), threads=2, folder=tmp_path)
+    library = KernelLibrary(this_processor(cores=2), threads=2, folder=tmp_path)
     yield library
     library.close()
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from edgetrain._tvm import te
-from edgetrain.compiler.lower import CodegenTarget, compile_kernels
+from edgetrain.compiler.lower import compile_kernels
 from edgetrain.compiler.measure import device_bench
 from edgetrain.compiler.measure.device_bench import DeviceBench, trial_text
 from edgetrain.compiler.measure.runners import Runner, runner_of
 from edgetrain.graph.extract import Kernel
+from edgetrain.targets.device import Codegen
 from edgetrain.targets.host import read_host
 from edgetrain.toolchain.c_compiler import host_triple
 from edgetrain_tuner import rules
@@ -23,12 +24,13 @@ from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.measure.outcome import MeasuringLostError
 from edgetrain_tuner.rules import blocking, packed_product
 from edgetrain_tuner.schedule import Schedule
+from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
 
 ISA = read_host().isa
-HERE = CodegenTarget(triple=host_triple().text, cpu=ISA.cpu, features=tuple(filter(None, ISA.features.split(","))))
-ARM = CodegenTarget(triple="aarch64-linux-gnu", cpu="cortex-a72", features=("+neon",))
+HERE = processor(host_triple().text, ISA.cpu, ISA.features)
+ARM = processor("aarch64-linux-gnu", "cortex-a72", "+neon")
 FEATURES = Features(vector_bits=128, vector_registers=16, cores=2)
 BY_ENV = Runner(command=("env",))
 
@@ -108,7 +110,7 @@ def test_kernels_of_all_kinds_can_be_opened(
 def _misbuilt(monkeypatch: pytest.MonkeyPatch, wrong: Callable[[], Any], symbol: str = device_bench.CANDIDATE) -> None:
     """From now on the device gets another kernel in the candidate's place."""
 
-    def compile_another(kernels: list[Kernel], target: CodegenTarget, out: Path) -> None:
+    def compile_another(kernels: list[Kernel], target: Codegen, out: Path) -> None:
         (kernel,) = kernels
         if kernel.symbol == symbol:
             kernel = Kernel(symbol=symbol, function=wrong())

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from edgetrain._tvm import te
-from edgetrain.compiler.lower import CodegenTarget
 from edgetrain.compiler.measure.kernel_library import KernelLibrary
-from edgetrain.targets.profile import load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.features import Features
 from edgetrain_tuner.rules import blocking
+from tests.edgetrain.processors import this_processor
 
 pytestmark = pytest.mark.compile
 
@@ -24,8 +23,7 @@ FEATURES = Features(vector_bits=128, vector_registers=16, cores=2)
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[KernelLibrary]:
-    codegen = load_target("host").codegen
-    library = KernelLibrary(CodegenTarget(triple=codegen.triple, cpu=codegen.cpu, cores=2), threads=2, folder=tmp_path)
+    library = KernelLibrary(this_processor(cores=2), threads=2, folder=tmp_path)
     yield library
     library.close()
 

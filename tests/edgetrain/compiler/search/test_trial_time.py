@@ -8,16 +8,16 @@ import pytest
 
 from edgetrain.compiler.search.trial_time import LEAST_S, MOST_S, SHARE, StepTimes, allowed_seconds
 from edgetrain.compiler.search.trials import Origin, Trials, TrialTerms
-from edgetrain.cost.analytic import DeviceCosts
 from edgetrain.graph.ir import Op, Phase, TrainGraph
+from edgetrain.targets.device import Rates
 from edgetrain_tuner.cache.entry import Workload
 
-DEVICE = DeviceCosts(flops_per_s=1e9, memory_bytes_per_s=1e8, launch_s=1e-3, joules_per_flop=0.0, joules_per_byte=0.0)
+RATES = Rates(flops_per_s=1e9, memory_bytes_per_s=1e8, launch_s=1e-3, joules_per_flop=0.0, joules_per_byte=0.0)
 TERMS = TrialTerms(
     origin=Origin(machine="0" * 16, today="2026-01-31", model="m", tool="test"),
     threads=1,
     trials=Trials(),
-    device=DEVICE,
+    rates=RATES,
     batches=100,
 )
 
@@ -51,7 +51,7 @@ WORKLOADS = {
 
 
 def _times() -> StepTimes:
-    return StepTimes.of(GRAPH, WORKLOADS, DEVICE)
+    return StepTimes.of(GRAPH, WORKLOADS, RATES)
 
 
 def test_times_are_calls_times_the_slower_of_work_and_traffic() -> None:
@@ -61,7 +61,7 @@ def test_times_are_calls_times_the_slower_of_work_and_traffic() -> None:
 
 
 def test_two_symbols_of_one_kernel_are_weighed_together() -> None:
-    twice = StepTimes.of(GRAPH, {**WORKLOADS, "light": WORKLOADS["heavy"]}, DEVICE)
+    twice = StepTimes.of(GRAPH, {**WORKLOADS, "light": WORKLOADS["heavy"]}, RATES)
     assert twice.kernel_s["heavy"] == twice.kernel_s["light"] == pytest.approx(0.3)
     assert twice.step_s == pytest.approx(0.3), "each call once"
 

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from edgetrain.compiler import process as compiler_process
-from edgetrain.compiler.compile import Compiled, compile_graph
+from edgetrain.compiler.compile import compile_graph
+from edgetrain.compiler.compiled import Compiled
 from edgetrain.compiler.schedules import KernelRecord, ScheduleChoice, ScheduleStores
 from edgetrain.compiler.search.trials import NOTHING_TRIED, Origin, Trials, TrialTerms
 from edgetrain.compiler.search.try_schedules import Chosen, TrialBench, choose_after_trials, try_claims
-from edgetrain.cost.analytic import DeviceCosts
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, TrainGraph
+from edgetrain.targets.device import Rates
 from edgetrain_tuner.cache.entry import Entry, Workload
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.teams import Team
@@ -29,7 +30,7 @@ from edgetrain_tuner.measure.worker import Limits
 from edgetrain_tuner.workload import workload_of
 from tests.edgetrain.compiler.search.scripted_measuring import asked, measuring
 from tests.edgetrain.compiler.test_compile import _request
-from tests.edgetrain.compiler.test_schedules import TARGET, _found, _product_of, _with_rows
+from tests.edgetrain.compiler.test_schedules import CODEGEN, TARGET, _found, _product_of, _with_rows
 from tests.edgetrain_tuner.measure.stand_in import FEATURES
 from tests.edgetrain_tuner.measure.test_bench import product, tile_of
 
@@ -37,8 +38,8 @@ pytestmark = pytest.mark.compile
 
 ROOT = Path(__file__).resolve().parents[4]
 MACHINE = "7" * 16
-DEVICE = DeviceCosts(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0.0, joules_per_flop=0.0, joules_per_byte=0.0)
-REQUEST = dataclasses.replace(_request(), tuned_for=TARGET)
+RATES = Rates(flops_per_s=1e9, memory_bytes_per_s=1e9, launch_s=0.0, joules_per_flop=0.0, joules_per_byte=0.0)
+REQUEST = dataclasses.replace(_request(), codegen=CODEGEN)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def _terms(
 ) -> TrialTerms:
     origin = Origin(machine=MACHINE, today="2026-01-31", model="digits", tool="test")
     trials = Trials(seconds=seconds, measuring=command, limits=limits or Limits())
-    return TrialTerms(origin=origin, threads=1, trials=trials, device=DEVICE, batches=batches)
+    return TrialTerms(origin=origin, threads=1, trials=trials, rates=RATES, batches=batches)
 
 
 class Machine:

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.planner.plan import Compute, replay
 from edgetrain.planner.references.brute_force import solve_exactly
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.questions import keep_all_floor
 from tests.edgetrain.planner.training_graphs import chain, graph_of, op, tensor, unit_costs
 
-FREE_STORAGE = StorageCost(
-    read_bytes_per_s=1e6, write_bytes_per_s=1e6, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+FREE_STORAGE = Storage(
+    read_bytes_per_s=1e6, write_bytes_per_s=1e6, joules_per_byte_read=0.0, joules_per_byte_written=0.0, latency_s=0.0
 )
 
 

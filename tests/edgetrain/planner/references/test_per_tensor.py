@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.plan import PageIn, PageOut, replay
 from edgetrain.planner.references.per_tensor import (
     Decisions,
@@ -14,11 +13,16 @@ from edgetrain.planner.references.per_tensor import (
 )
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.problem import make_problem
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.questions import floor_of, keep_all_floor, solved
 from tests.edgetrain.planner.training_graphs import chain, random_costs, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+STORAGE = Storage(
+    read_bytes_per_s=4096.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=1e-4,
+    joules_per_byte_written=3e-4,
+    latency_s=0.0,
 )
 BASELINES = ("sqrt-n", "swap-all", "capuchin")
 

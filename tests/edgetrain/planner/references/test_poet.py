@@ -2,19 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.errors import UsageError
 from edgetrain.planner.plan import replay
 from edgetrain.planner.references.poet import MAX_OPS
 from edgetrain.planner.references.solve_instance import solve_instance
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.plan_instances import case, instance, random_case
 from tests.edgetrain.planner.questions import answered, keep_all_floor, solved
 from tests.edgetrain.planner.training_graphs import chain, random_costs, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+STORAGE = Storage(
+    read_bytes_per_s=4096.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=1e-4,
+    joules_per_byte_written=3e-4,
+    latency_s=0.0,
 )
 
 

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.graph.ir import Role
 from edgetrain.planner.plan import PageIn, PageOut, replay
 from edgetrain.planner.solvers.evict import Policy, run_inside
 from edgetrain.planner.solvers.problem import make_problem
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.questions import keep_all_floor
 from tests.edgetrain.planner.training_graphs import chain, graph_of, op, random_costs, random_graph, tensor, unit_costs
 
 POLICY = Policy(cost_power=1.0, size_power=1.0, distance_power=1.0)
-FAST_STORAGE = StorageCost(
-    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+FAST_STORAGE = Storage(
+    read_bytes_per_s=1e9, write_bytes_per_s=1e9, joules_per_byte_read=0.0, joules_per_byte_written=0.0, latency_s=0.0
 )
 
 

@@ -4,16 +4,20 @@ import math
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.plan import Compute, replay
 from edgetrain.planner.references.brute_force import solve_exactly
 from edgetrain.planner.solvers import FLOORS, SOLVERS
 from edgetrain.planner.solvers.keep_all import keep_all_steps
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.questions import floor_of, keep_all_floor, solved
 from tests.edgetrain.planner.training_graphs import chain, random_costs, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+STORAGE = Storage(
+    read_bytes_per_s=4096.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=1e-4,
+    joules_per_byte_written=3e-4,
+    latency_s=0.0,
 )
 
 

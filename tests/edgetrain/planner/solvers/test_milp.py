@@ -5,17 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.plan import Compute, PageIn, replay
 from edgetrain.planner.references.brute_force import solve_exactly
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.options import SolverOptions
+from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, Joules, Seconds
 from tests.edgetrain.planner.questions import answered, keep_all_floor, solved
 from tests.edgetrain.planner.training_graphs import chain, random_costs, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+STORAGE = Storage(
+    read_bytes_per_s=4096.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=1e-4,
+    joules_per_byte_written=3e-4,
+    latency_s=0.0,
 )
 SHORT = SolverOptions(time_limit_s=2.0)
 
@@ -65,7 +69,7 @@ def test_the_cost_never_rises_when_the_limit_grows(seed: int) -> None:
 
 @pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_fits_unplanned_is_left_alone(seed: int, storage: StorageCost | None) -> None:
+def test_what_fits_unplanned_is_left_alone(seed: int, storage: Storage | None) -> None:
     graph = random_graph(seed, forward_ops=20)
     costs = random_costs(graph, seed)
     everything = keep_all_steps(graph, "step")
@@ -76,7 +80,7 @@ def test_what_fits_unplanned_is_left_alone(seed: int, storage: StorageCost | Non
 
 @pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_is_inside_the_limit_and_never_worse_than_greedy(seed: int, storage: StorageCost | None) -> None:
+def test_it_is_inside_the_limit_and_never_worse_than_greedy(seed: int, storage: Storage | None) -> None:
     graph = random_graph(seed, forward_ops=12, unit_bytes=4096)
     costs = random_costs(graph, seed)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
@@ -96,8 +100,12 @@ def test_checkmate_never_pages() -> None:
     graph = random_graph(1, forward_ops=12, unit_bytes=4096)
     costs = random_costs(graph, 1)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
-    free = StorageCost(
-        read_bytes_per_s=1e15, write_bytes_per_s=1e15, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    free = Storage(
+        read_bytes_per_s=1e15,
+        write_bytes_per_s=1e15,
+        joules_per_byte_read=0.0,
+        joules_per_byte_written=0.0,
+        latency_s=0.0,
     )
     paged = solved("milp", graph, "step", limit, costs, free, options=SHORT)
     recomputed = solved("checkmate", graph, "step", limit, costs, free, options=SHORT)
@@ -190,8 +198,12 @@ def test_no_more_is_written_to_storage_than_the_wear_allows(solver: str) -> None
     graph = random_graph(1, forward_ops=12, unit_bytes=4096)
     costs = random_costs(graph, 1)
     limit = int(0.6 * keep_all_floor(graph, "step", costs, None))
-    free = StorageCost(
-        read_bytes_per_s=1e15, write_bytes_per_s=1e15, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+    free = Storage(
+        read_bytes_per_s=1e15,
+        write_bytes_per_s=1e15,
+        joules_per_byte_read=0.0,
+        joules_per_byte_written=0.0,
+        latency_s=0.0,
     )
     written: list[int] = []
     seconds: list[float] = []

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Step, replay
 from edgetrain.planner.solvers.evict import Policy, run_inside
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.problem import make_problem
 from edgetrain.planner.solvers.refine import refine
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.questions import keep_all_floor
 from tests.edgetrain.planner.training_graphs import chain, random_costs, random_graph, unit_costs
 
-STORAGE = StorageCost(
-    read_bytes_per_s=2048.0, write_bytes_per_s=2048.0, joules_per_byte_read=0.0, joules_per_byte_written=0.0
+STORAGE = Storage(
+    read_bytes_per_s=2048.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=0.0,
+    joules_per_byte_written=0.0,
+    latency_s=0.0,
 )
 
 
@@ -62,7 +66,7 @@ def test_a_write_starts_right_after_the_tensor_is_made_and_a_read_before_it_is_n
 
 @pytest.mark.parametrize("storage", [None, STORAGE])
 @pytest.mark.parametrize("seed", range(20))
-def test_refining_never_costs_more_computing_and_never_breaks_the_limit(seed: int, storage: StorageCost | None) -> None:
+def test_refining_never_costs_more_computing_and_never_breaks_the_limit(seed: int, storage: Storage | None) -> None:
     graph = random_graph(seed, forward_ops=20, unit_bytes=1600)
     costs = random_costs(graph, seed)
     problem = make_problem(graph, "step", costs, storage)

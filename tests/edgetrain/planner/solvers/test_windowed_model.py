@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from edgetrain.cost.analytic import StorageCost
 from edgetrain.planner.plan import PageOut, replay
 from edgetrain.planner.references.instance_file import instance_problem, replay_instance
 from edgetrain.planner.solvers.mip_solvers import Effort, HighsSession, Status
@@ -12,19 +11,24 @@ from edgetrain.planner.solvers.problem import Problem, make_problem
 from edgetrain.planner.solvers.timeline import full_timeline, windowed_timeline
 from edgetrain.planner.solvers.translate import schedule_of
 from edgetrain.planner.solvers.windowed_model import Aim, Lanes, build_model
+from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.plan_instances import case, instance
 from tests.edgetrain.planner.questions import keep_all_floor
 from tests.edgetrain.planner.training_graphs import random_costs, random_graph
 
 EFFORT = Effort(seconds=20.0)
-STORAGE = StorageCost(
-    read_bytes_per_s=4096.0, write_bytes_per_s=2048.0, joules_per_byte_read=1e-4, joules_per_byte_written=3e-4
+STORAGE = Storage(
+    read_bytes_per_s=4096.0,
+    write_bytes_per_s=2048.0,
+    joules_per_byte_read=1e-4,
+    joules_per_byte_written=3e-4,
+    latency_s=0.0,
 )
 
 
 @pytest.mark.parametrize("storage", [None, STORAGE], ids=["recompute", "page"])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_solution_means_a_valid_schedule_of_its_cost_inside_the_limit(seed: int, storage: StorageCost | None) -> None:
+def test_a_solution_means_a_valid_schedule_of_its_cost_inside_the_limit(seed: int, storage: Storage | None) -> None:
     graph = random_graph(seed, forward_ops=6, unit_bytes=4096)
     costs = random_costs(graph, seed)
     limit = int(0.8 * keep_all_floor(graph, "step", costs, None))

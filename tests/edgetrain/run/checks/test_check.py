@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from edgetrain.graph.ir import Role, Tensor, TrainGraph
+from edgetrain.graph.ir import LABELS, LEARNING_RATE, LOSS, Role, Tensor, TrainGraph
 from edgetrain.run.checks.check import (
     CheckReport,
     Finding,
@@ -23,7 +23,7 @@ from edgetrain.run.checks.check import (
     take_steps,
 )
 from edgetrain.run.checks.gradient_check import GradientError, Verdict
-from edgetrain.run.engines.engine import LABELS, LEARNING_RATE, LOSS, Array
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.synthetic import fill_synthetic
 from tests.edgetrain.run import clipped_network as clipped
 from tests.edgetrain.run.clipped_network import ON_A_KINK, clipped_network

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgetrain.graph.ir import LABELS
 from edgetrain.run.checks.gradient_check import GradientError, Verdict, gradient_errors
-from edgetrain.run.engines.engine import LABELS, Array
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.synthetic import fill_synthetic
 from tests.edgetrain.run import clipped_network as clipped
 from tests.edgetrain.run.clipped_network import ON_A_KINK, clipped_network

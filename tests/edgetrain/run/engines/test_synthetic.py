@@ -7,9 +7,9 @@ import pytest
 
 from edgetrain.dataset.label_rows import padded_rows
 from edgetrain.dataset.samples import Part
-from edgetrain.graph.ir import Role, Tensor, TrainGraph
+from edgetrain.graph.ir import LABELS, Role, Tensor, TrainGraph
 from edgetrain.recipes import LOSSES
-from edgetrain.run.engines.engine import LABELS, Array
+from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.synthetic import fill_synthetic, scatter_labels
 from tests.edgetrain.run import clipped_network as clipped
 from tests.edgetrain.run.clipped_network import clipped_network

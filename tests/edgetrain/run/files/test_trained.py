@@ -6,8 +6,8 @@ import pytest
 
 from edgetrain.errors import DataError, UsageError
 from edgetrain.recipes import load_recipe
-from edgetrain.run.execute import RunFolder
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, Progress, save_checkpoint
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.trained import open_run, read_recipe, trained_checkpoint
 from edgetrain.run.loop.early_stopping import Best
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from edgetrain.cli.console import Console, StdoutClosedError
-from edgetrain.cli.stages import Stages
+from edgetrain.cli.stage_progress import StageProgress
 
 
 class Terminal(io.StringIO):
@@ -17,14 +17,14 @@ MESSAGES = [("importing the model", 0, 0), *(("scheduling kernels", done, 3) for
 
 
 def test_without_a_terminal_each_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Stages(Console()) as stages:
+    with StageProgress(Console()) as stages:
         for message in MESSAGES:
             stages(*message)
     assert capsys.readouterr().err == "importing the model\nscheduling kernels\nlinking\n"
 
 
 def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with Stages(Console(quiet=True)) as stages:
+    with StageProgress(Console(quiet=True)) as stages:
         for message in MESSAGES:
             stages(*message)
     assert capsys.readouterr() == ("", "")
@@ -33,7 +33,7 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_shows_a_bar_and_is_clean_afterwards() -> None:
     console = Console()
     console.talk = terminal = Terminal()
-    with Stages(console) as stages:
+    with StageProgress(console) as stages:
         for message in MESSAGES:
             stages(*message)
         stages.on_train_begin({})
