@@ -41,7 +41,7 @@ from edgetrain.program.layout import arena_layout
 from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
 from edgetrain.targets.profile import Target, load_target
 from edgetrain.toolchain.c_compiler import find_compiler
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from tests.edgetrain.program import emulated_board as board
 
 TARGETS = ("cortex-m4", "cortex-m7")
@@ -192,9 +192,9 @@ def measure(name: str, model: str, batch: int) -> list[dict[str, object]]:
     imported = import_model(build_zoo_model(model), name=model, batch=batch)
     options = TrainOptions(batch=batch, optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
     codegen = target.device.codegen
-    features = Features(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
-    extracted = fuse_updates(extract(build_step(imported, options), model), features)
-    programs = {UNSCHEDULED: unscheduled(extracted), SCHEDULED: lower(extracted, features)}
+    machine = Machine(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
+    extracted = fuse_updates(extract(build_step(imported, options), model), machine)
+    programs = {UNSCHEDULED: unscheduled(extracted), SCHEDULED: lower(extracted, machine)}
     counted = {which: count(program, extracted.initial, target, batch) for which, program in programs.items()}
     np.testing.assert_allclose(
         counted[SCHEDULED].losses, counted[UNSCHEDULED].losses, rtol=LARGEST_DIFFERENCE, err_msg="losses"

@@ -28,17 +28,17 @@ import numpy as np
 from benchmarks.kernel_cases import Case, all_cases
 from benchmarks.measure import STANDARD_OUTPUT, add_json_option, publish, show_table, time_in_turns
 from edgetrain.compiler.lower import compile_kernels, lower
-from edgetrain.compiler.tuner_view import features_of
+from edgetrain.compiler.tuner_view import machine_of
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain.toolchain.c_compiler import find_compiler
-from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules.blocking import blocking_of, cost
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.rules.contraction import find
-from edgetrain_tuner.rules.packed_product import SIDE, PackedProduct
-from edgetrain_tuner.rules.sides import sides_of
+from edgetrain_tuner.rules.product.blocking import blocking_of, cost
+from edgetrain_tuner.rules.product.packed_product import SIDE, PackedProduct
+from edgetrain_tuner.rules.product.vector_side import vector_sides
 from edgetrain_tuner.schedule import Schedule
 
 try:
@@ -94,9 +94,9 @@ def _aligned(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def build(cases: Sequence[Case], folder: Path) -> Built:
     """Compiles every case's kernel for this machine, as a program's kernels are."""
     codegen = load_target(HOST).device.codegen
-    features = features_of(codegen)
+    machine = machine_of(codegen)
     kernels = tuple(Kernel(symbol=f"kernel{n}", function=case.function()) for n, case in enumerate(cases))
-    lowered = lower(Extracted(graph=_graph(cases), kernels=kernels, initial={}), features)
+    lowered = lower(Extracted(graph=_graph(cases), kernels=kernels, initial={}), machine)
     objects = [f"{kernel.symbol}.o" for kernel in lowered.kernels]
     for kernel, name in zip(lowered.kernels, objects, strict=True):
         compile_kernels([kernel], codegen, folder / name)
@@ -110,18 +110,18 @@ def build(cases: Sequence[Case], folder: Path) -> Built:
     return Built(
         library=ctypes.CDLL(str(folder / "kernels.so")),
         scratch_bytes=tuple(op.scratch_bytes for op in lowered.graph.functions["step"]),
-        shares=tuple(_shares(kernel.function, lowered.choices[kernel.symbol].schedule, features) for kernel in kernels),
+        shares=tuple(_shares(kernel.function, lowered.choices[kernel.symbol].schedule, machine) for kernel in kernels),
     )
 
 
-def _shares(function: Any, schedule: Schedule | None, features: Features) -> dict[str, float]:
+def _shares(function: Any, schedule: Schedule | None, machine: Machine) -> dict[str, float]:
     """Of the time that a kernel takes by the model of its rule; empty where the rule has none."""
     contraction = find(function)
     if schedule is None or schedule.rule != PackedProduct.name or contraction is None:
         return {}
     parameters = dict(schedule.parameters)
-    side = sides_of(contraction)[parameters.pop(SIDE)[0]]
-    expected = cost(side, blocking_of(side, features, parameters))
+    side = vector_sides(contraction)[parameters.pop(SIDE)[0]]
+    expected = cost(side, blocking_of(side, machine, parameters), machine)
     return {part: seconds / expected.total for part, seconds in asdict(expected).items()}
 
 

@@ -121,7 +121,7 @@ def lenders(family: Family, tuner: Tuner, options: argparse.Namespace) -> list[L
 
 def measure(family: Family, tuner: Tuner, library: KernelLibrary, options: argparse.Namespace) -> dict[str, object]:
     """One row: seconds of each way, all timed in turns, and how long each took to find."""
-    case, features = family.receiver, tuner.features
+    case, machine = family.receiver, tuner.machine
     function = case.function()
     subject = subject_of_case(function, case.operations)
     lent = lenders(family, tuner, options)
@@ -138,7 +138,7 @@ def measure(family: Family, tuner: Tuner, library: KernelLibrary, options: argpa
     schedules |= {name: found.best()[0] for name, found in searches.items()}
     if options.deep and (fastest := searches["deep"].fastest()) is not None:
         schedules["deep"] = fastest[0]  # though the rule's may be faster: what MetaSchedule found is what is compared
-    calls = {name: _call(library, rules.apply(function, s, features), case) for name, s in schedules.items()}
+    calls = {name: _call(library, rules.apply(function, s, machine), case) for name, s in schedules.items()}
     timings = quickest_in_turns(calls, rounds=options.rounds)
     row: dict[str, object] = {"family": family.name, "shape": case.shape, "donors": len(lent)}
     row |= {f"{name} s": timing for name, timing in timings.items()}
@@ -162,7 +162,7 @@ def search_ratio(deep: Searched, transferred: Searched) -> float | None:
 
 def _refit(function: Any, schedule: Schedule, tuner: Tuner) -> Schedule | None:
     try:
-        return rules.refit(function, schedule, tuner.features)
+        return rules.refit(function, schedule, tuner.machine)
     except ScheduleRefusedError:
         return None
 

@@ -213,6 +213,6 @@ def _lent_by(donor: Network, searched: Mapping[int, Searched]) -> dict[str, list
 
 def _refit(kernel: NetworkKernel, schedule: Schedule, tuner: Tuner) -> Any:
     try:
-        return rules.refit(kernel.subject.function, schedule, tuner.features)
+        return rules.refit(kernel.subject.function, schedule, tuner.machine)
     except ScheduleRefusedError:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgetrain.compiler.search.request import deep_cost_model
 from edgetrain.compiler.search.trials import MEASURING
-from edgetrain.compiler.tuner_view import features_of
+from edgetrain.compiler.tuner_view import machine_of
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain_tuner import rules
 from edgetrain_tuner.deep import Evolution
@@ -80,8 +80,8 @@ class Tuner:
 
     def __init__(self) -> None:
         codegen = replace(load_target(HOST).device.codegen, cores=1)
-        self.features = features_of(codegen)
-        hello = {"codegen": asdict(codegen), "threads": 1, "features": asdict(self.features)}
+        self.machine = machine_of(codegen)
+        hello = {"codegen": asdict(codegen), "threads": 1}
         self._worker = Worker(MEASURING, hello)
         self.outcomes: list[Outcome] = []
 
@@ -96,9 +96,9 @@ class Tuner:
     def descend(self, subject: Subject, trials: int, starts: Sequence[Schedule] = ()) -> Searched:
         """Coordinate descent from these starts and what each rule proposes."""
         function = subject.function
-        others = rules.propose(function, self.features)[1:]
+        others = rules.propose(function, self.machine)[1:]
         return self._searched(
-            subject, trials, (*starts, *others), lambda s: rules.neighbours(function, s, self.features), lambda: None
+            subject, trials, (*starts, *others), lambda s: rules.neighbours(function, s, self.machine), lambda: None
         )
 
     def tried(self, subject: Subject, schedules: Sequence[Schedule]) -> Searched:
@@ -110,7 +110,7 @@ class Tuner:
 
         def explorer() -> Explorer | None:
             try:
-                return Evolution(subject.function, self.features, cost_model=deep_cost_model())
+                return Evolution(subject.function, self.machine, cost_model=deep_cost_model())
             except ScheduleRefusedError:
                 return None
 
@@ -124,7 +124,7 @@ class Tuner:
         neighbours: Neighbours,
         explorer: Callable[[], Explorer | None],
     ) -> Searched:
-        default = rules.propose(subject.function, self.features)[0]
+        default = rules.propose(subject.function, self.machine)[0]
         began_s = time.perf_counter()
         opened = self._worker.open(0, packed(subject))
         opened_s = time.perf_counter() - began_s

@@ -18,16 +18,16 @@ from edgetrain.graph.extract import Aliases, Extracted, Kernel, aliases_of
 from edgetrain.graph.ir import STEP, Op, Tensor, TrainGraph, validate
 from edgetrain.graph.traffic import Traffic, moved_bytes
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 
 log = logging.getLogger(__name__)
 
 _LONGEST = 50  # of either kernel's name in the joint one's
 
 
-def fuse_updates(extracted: Extracted, features: Features) -> Extracted:
-    """The same step with fewer kernel calls. `features` decide what rules can write."""
-    joiner = _Joiner(extracted, features)
+def fuse_updates(extracted: Extracted, machine: Machine) -> Extracted:
+    """The same step with fewer kernel calls. `machine` decides what rules can write."""
+    joiner = _Joiner(extracted, machine)
     before = extracted.graph
     functions = {name: joined_ops(ops, before.tensors, joiner.join) for name, ops in before.functions.items()}
     used = dict.fromkeys(op.kernel for ops in functions.values() for op in ops)
@@ -88,7 +88,7 @@ class _Joiner:
     """Makes joint kernels, each once. `kernels` are all there are, by symbol."""
 
     extracted: Extracted
-    features: Features
+    machine: Machine
     kernels: dict[str, Kernel] = field(init=False)
     _joint: dict[tuple[str, str, int], Kernel | None] = field(default_factory=dict)
 
@@ -122,7 +122,7 @@ class _Joiner:
         function = joint_function(
             first.function, second.function, position, outputs=len({w for _, w in second.aliases})
         )
-        if not rules.writes_by_element(function, self.features):
+        if not rules.writes_by_element(function, self.machine):
             return None
         return Kernel(symbol=f"{gradient[:_LONGEST]}_{update[:_LONGEST]}", function=function, aliases=aliases)
 

@@ -22,7 +22,7 @@ from edgetrain.graph.ir import DTYPE_BYTES, Op, TrainGraph
 from edgetrain.targets.device import Codegen
 from edgetrain_tuner import rules
 from edgetrain_tuner.elementary import is_elementary
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.rules.loops import REGISTERS
 from edgetrain_tuner.schedule import ScheduleRefusedError
 
@@ -75,7 +75,7 @@ class Lowered:
 
 def lower(
     extracted: Extracted,
-    features: Features,
+    machine: Machine,
     progress: Callable[[int, int], None] | None = None,
     *,
     choices: Choices | None = None,
@@ -89,7 +89,7 @@ def lower(
     chosen: dict[str, ScheduleChoice] = {}
     for count, kernel in enumerate(extracted.kernels, 1):
         wanted = (choices or {}).get(kernel.symbol, ScheduleChoice())
-        chosen[kernel.symbol], function = _scheduled(kernel, wanted, features)
+        chosen[kernel.symbol], function = _scheduled(kernel, wanted, machine)
         done = replace(kernel, function=function)
         scheduled.append(done)
         scratch[kernel.symbol] = scratch_of(done)
@@ -102,13 +102,13 @@ def lower(
     return Lowered(graph=replace(graph, functions=functions), kernels=tuple(scheduled), choices=chosen)
 
 
-def _scheduled(kernel: Kernel, wanted: ScheduleChoice, features: Features) -> tuple[ScheduleChoice, Any]:
+def _scheduled(kernel: Kernel, wanted: ScheduleChoice, machine: Machine) -> tuple[ScheduleChoice, Any]:
     """The choice with the schedule that was applied, and what came of it."""
     try:
-        schedule, function = rules.scheduled(kernel.function, features, wanted.schedule)
+        schedule, function = rules.scheduled(kernel.function, machine, wanted.schedule)
     except ScheduleRefusedError as error:
         log.info("%s keeps its rule's schedule: %s", kernel.symbol, error)
-        schedule, function = rules.scheduled(kernel.function, features)
+        schedule, function = rules.scheduled(kernel.function, machine)
         return ScheduleChoice(schedule=schedule), function
     return replace(wanted, schedule=schedule), function
 

@@ -23,7 +23,7 @@ from edgetrain.compiler.request import ZOO, CompileRequest, ModelSource
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
 from edgetrain.compiler.search.request import TUNED, TUNING, TuneRequest
 from edgetrain.compiler.search.trials import TRIALS, TRYING, TrialTerms, write_trials
-from edgetrain.compiler.tuner_view import features_of, schedule_target
+from edgetrain.compiler.tuner_view import machine_of, schedule_target
 from edgetrain.errors import EdgetrainError
 from edgetrain.graph.ir import to_json
 from edgetrain.graph.options import TrainOptions
@@ -111,7 +111,7 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     choices = _choices(job, request, extracted, workloads, out, channel)
     lowered = lower(
         extracted,
-        features_of(request.codegen),
+        machine_of(request.codegen),
         lambda done, total: _say(channel, "scheduling kernels", done, total),
         choices=choices,
     )
@@ -156,7 +156,7 @@ def _bench(request: CompileRequest, extracted: Extracted, terms: Mapping[str, An
 
     return TrialBench(
         extracted=extracted,
-        features=features_of(request.codegen),
+        machine=machine_of(request.codegen),
         request=request,
         terms=TrialTerms.from_json(terms),
         progress=partial(_say, channel, TRYING),
@@ -219,7 +219,7 @@ def _kernels_of(built: BuiltStep, model: Model, request: CompileRequest) -> Extr
     from edgetrain.compiler.fuse_updates import fuse_updates
     from edgetrain.graph.extract import extract
 
-    return fuse_updates(extract(built, model.name), features_of(request.codegen))
+    return fuse_updates(extract(built, model.name), machine_of(request.codegen))
 
 
 def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:

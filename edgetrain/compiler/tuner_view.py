@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from edgetrain.targets.device import Codegen
 from edgetrain_tuner.cache.entry import Target as ScheduleTarget
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 
 # What LLVM's triples begin with, as the schedule cache calls it.
 _ISAS: Mapping[str, str] = {
@@ -20,9 +20,9 @@ _ISAS: Mapping[str, str] = {
 }
 
 
-def features_of(codegen: Codegen) -> Features:
+def machine_of(codegen: Codegen) -> Machine:
     """What schedules have to fit."""
-    return Features(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
+    return Machine(vector_bits=codegen.vector_bits, vector_registers=codegen.vector_registers, cores=codegen.cores)
 
 
 def schedule_target(codegen: Codegen) -> ScheduleTarget | None:

@@ -10,7 +10,7 @@ import pytest
 
 from edgetrain.compiler.request import ZOO
 from edgetrain.compiler.schedules import CACHE, ScheduleChoice
-from edgetrain.compiler.tuner_view import features_of
+from edgetrain.compiler.tuner_view import machine_of
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
@@ -22,9 +22,9 @@ from edgetrain.pipeline.job import Job, compile_request
 from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import load_recipe
 from edgetrain.targets.profile import load_target
-from edgetrain_tuner.rules.meta_schedule import NAME
+from edgetrain_tuner.rules.metaschedule.rule import NAME
 from edgetrain_tuner.schedule import ScheduleRefusedError
-from tests.edgetrain_tuner.rules.drawn_schedules import drawn
+from tests.edgetrain_tuner.rules.metaschedule.drawn_schedules import drawn
 
 pytestmark = pytest.mark.compile
 
@@ -53,11 +53,11 @@ def _extracted(job: Job) -> Extracted:
 
 def _deep_choices(job: Job, seed: int) -> dict[str, ScheduleChoice]:
     request = compile_request(job, with_kernels=False)
-    features = features_of(request.codegen)
+    machine = machine_of(request.codegen)
     choices = {}
     for kernel in _extracted(job).kernels:
         try:
-            schedule = drawn(kernel.function, f"{kernel.symbol} {seed}", features)
+            schedule = drawn(kernel.function, f"{kernel.symbol} {seed}", machine)
         except ScheduleRefusedError:
             continue
         choices[kernel.symbol] = ScheduleChoice(schedule=schedule, source=CACHE, level="user")

@@ -11,15 +11,15 @@ from tvm import te, topi
 
 from edgetrain_tuner import rules
 from edgetrain_tuner.deep import BATCH, Evolution
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.outcome import Outcome
-from edgetrain_tuner.rules.meta_schedule import NAME
+from edgetrain_tuner.rules.metaschedule.rule import NAME
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from edgetrain_tuner.search import LEARNED, RANDOM
 
 pytestmark = pytest.mark.compile
 
-AVX2 = Features(vector_bits=256, vector_registers=16, cores=2)
+AVX2 = Machine(vector_bits=256, vector_registers=16, cores=2)
 needs_xgboost = pytest.mark.skipif(
     importlib.util.find_spec("xgboost") is None, reason="needs `pip install 'edgetrain[deep]'`"
 )

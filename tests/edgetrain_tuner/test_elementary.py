@@ -19,14 +19,14 @@ from edgetrain.compiler.lower import compile_kernels
 from edgetrain.graph.extract import Kernel
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from tests.edgetrain.processors import this_processor
 
 pytestmark = pytest.mark.compile
 
 COUNT = 1 << 16
-VECTORS = Features(vector_bits=256, vector_registers=16, cores=1)
-SCALAR = Features(vector_bits=32, vector_registers=16, cores=1)
+VECTORS = Machine(vector_bits=256, vector_registers=16, cores=1)
+SCALAR = Machine(vector_bits=32, vector_registers=16, cores=1)
 
 Array = npt.NDArray[np.float32]
 
@@ -74,10 +74,10 @@ FUNCTIONS: Mapping[str, Elementary] = {
 }
 
 
-def _kernel(name: str, features: Features) -> Kernel:
+def _kernel(name: str, machine: Machine) -> Kernel:
     x = te.placeholder((COUNT,), "float32", name="x")
     function = te.create_prim_func([x, te.compute((COUNT,), lambda i: FUNCTIONS[name].expression(x[i]))])
-    return Kernel(symbol=name, function=rules.schedule(function, features))
+    return Kernel(symbol=name, function=rules.schedule(function, machine))
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""Schedules for training kernels: rules that need no search. A library of its own: it never imports edgetrain."""
+"""Schedules for training kernels: rules that need no search, a search, and a cache. It never imports edgetrain."""

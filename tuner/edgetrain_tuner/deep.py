@@ -1,4 +1,4 @@
-"""The deep search: TVM's MetaSchedule proposes schedules of its design spaces, and learns from what became of them.
+"""The deep search: TVM's MetaSchedule proposes schedules of its design spaces, and learns from their measurements.
 
 Only its evolution is used. Building, checking and timing are ours, as for every other schedule; what it proposes
 becomes data before anything is compiled. Given the same seed and measurements it proposes the same.
@@ -13,10 +13,10 @@ import numpy.typing as npt
 import tvm
 from tvm.s_tir import meta_schedule
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.outcome import Outcome
-from edgetrain_tuner.rules.design_space import Context, DesignSpaces
-from edgetrain_tuner.rules.meta_schedule import NAME, MetaSchedule, parameters_of
+from edgetrain_tuner.rules.metaschedule.design_space import Context, DesignSpaces
+from edgetrain_tuner.rules.metaschedule.rule import NAME, MetaSchedule, parameters_of
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from edgetrain_tuner.search import LEARNED
@@ -30,21 +30,21 @@ _FIRST_LESSON = 2 * BATCH  # measurements before the model is asked
 
 
 class Evolution:
-    """`next` says what to try, `tell` what became of it; every schedule that was asked for must be told.
+    """`next` is the next schedule to try, `tell` reports its outcome; every schedule from `next` must be reported.
 
     Raises `ScheduleRefusedError` for a kernel without a design space.
     """
 
-    def __init__(self, function: Any, features: Features, *, cost_model: str, seed: int = 1) -> None:
+    def __init__(self, function: Any, machine: Machine, *, cost_model: str, seed: int = 1) -> None:
         self._kernel = Kernel(function=function, contraction=None)
-        self._features = features
-        self._spaces = DesignSpaces(function, features.cores)
+        self._machine = machine
+        self._spaces = DesignSpaces(function, machine.cores)
         search = meta_schedule.search_strategy.EvolutionarySearch(
             population_size=_POPULATION,
             init_min_unmeasured=_LEAST_POPULATION,
             genetic_num_iters=_GENERATIONS,
         )
-        self._context = Context(self._spaces.module, cores=features.cores, search=search, seed=seed)
+        self._context = Context(self._spaces.module, cores=machine.cores, search=search, seed=seed)
         self._model = _Model(cost_model, seed)
         self._database = meta_schedule.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self._spaces.module)
@@ -78,7 +78,7 @@ class Evolution:
             return None
         try:
             schedule = Schedule(NAME, parameters_of(space, self._spaces.decisions(trace)))
-            MetaSchedule().check(self._kernel, self._features, schedule.parameters)
+            MetaSchedule().check(self._kernel, self._machine, schedule.parameters)
         except ScheduleRefusedError:
             self.refused += 1
             return None

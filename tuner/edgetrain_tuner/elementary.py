@@ -17,9 +17,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 
-MINIMUM_LANES = 4  # in a narrower register, calls to libm are smaller and as fast
 _FLOAT, _INTEGER = "float32", "int32"
 _ATTRIBUTE = "edgetrain.elementary"
 
@@ -65,9 +64,9 @@ _TANH_MIDDLE, _TANH_END = 0.625, 10.0  # before the end the nearest float is 1
 _TANH_NEAR = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
-def as_arithmetic(function: Any, features: Features) -> Any:
+def as_arithmetic(function: Any, machine: Machine) -> Any:
     """The kernel with elementary functions of single floats written out, on targets with vectors."""
-    if features.lanes < MINIMUM_LANES:
+    if not machine.has_vectors:  # calls to libm are smaller there, and as fast
         return function
 
     def on_call(call: Any) -> Any:

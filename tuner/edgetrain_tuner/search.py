@@ -1,4 +1,4 @@
-"""Search for better schedules: coordinate descent from the best known start, trials shared out by what a kernel weighs.
+"""Search for better schedules: coordinate descent from the best known start, with more trials for slower kernels.
 
 A deep search asks an explorer first, for half of a kernel's trials, and descends from whatever was best then.
 
@@ -28,7 +28,7 @@ Neighbours = Callable[[Schedule], Sequence[tuple[str, Schedule]]]
 
 
 class Explorer(Protocol):
-    """Proposes schedules by a way of its own, and learns from what became of them."""
+    """Proposes schedules by its own method, and learns from their measurements."""
 
     def next(self) -> Schedule | None: ...
 
@@ -80,7 +80,7 @@ class Measurer(Protocol):
 
 @dataclass(kw_only=True)
 class Descent:
-    """One kernel's search. `next` says what to try, `tell` what became of it."""
+    """One kernel's search. `next` is the next schedule to try, `tell` reports its outcome."""
 
     tunable: Tunable
     trials: list[Trial] = field(default_factory=list)

@@ -24,7 +24,7 @@ from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.c_compiler import find_compiler, static_triple
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.arguments import Parameter, parameters_of
 from edgetrain_tuner.measure.bench import (
     MOST_UNSCHEDULED_OPERATIONS,
@@ -79,9 +79,9 @@ class _Open:
 class DeviceBench:
     """Kernels by number. Programs are built in `folder` and run by `runner`."""
 
-    def __init__(self, codegen: Codegen, features: Features, runner: Runner, *, threads: int, folder: Path) -> None:
+    def __init__(self, codegen: Codegen, machine: Machine, runner: Runner, *, threads: int, folder: Path) -> None:
         self._codegen = codegen
-        self._features = features
+        self._machine = machine
         self._runner = runner
         self._threads = threads
         self._folder = folder
@@ -99,7 +99,7 @@ class DeviceBench:
     def open(self, number: int, subject: Subject) -> Opened:
         """Compares the default with the plain kernel, and times it. Raises what building raises, and where it fails."""
         against = "unscheduled" if subject.operations <= MOST_UNSCHEDULED_OPERATIONS else "default"
-        scheduled = rules.schedule(subject.function, self._features)
+        scheduled = rules.schedule(subject.function, self._machine)
         default = self._built(scheduled, subject, CANDIDATE)
         reference = self._built(subject.function if against == "unscheduled" else scheduled, subject, REFERENCE)
         answer = self._run(subject, default, reference, timing=ALONE, budget_s=OPENING_S)
@@ -125,7 +125,7 @@ class DeviceBench:
         opened = self._open[number]
         began_s = time.perf_counter()
         try:
-            function = rules.apply(opened.subject.function, schedule, self._features)
+            function = rules.apply(opened.subject.function, schedule, self._machine)
         except ScheduleRefusedError as error:
             return Outcome(status=REFUSED, message=str(error))
         try:

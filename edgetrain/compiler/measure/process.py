@@ -33,19 +33,19 @@ def main() -> int:
     from edgetrain.compiler.measure.device_bench import DeviceBench
     from edgetrain.compiler.measure.kernel_library import KernelLibrary
     from edgetrain.compiler.measure.runners import Runner
-    from edgetrain_tuner.features import Features
+    from edgetrain.compiler.tuner_view import machine_of
     from edgetrain_tuner.measure.bench import Bench
     from edgetrain_tuner.measure.serve import serve
 
     codegen = Codegen(**hello["codegen"])
     with tempfile.TemporaryDirectory(prefix="edgetrain-measure-") as folder:
-        features, threads = Features(**hello["features"]), hello["threads"]
+        machine, threads = machine_of(codegen), hello["threads"]
         if "runner" in hello:
             runner = Runner.from_json(hello["runner"])
-            serve(DeviceBench(codegen, features, runner, threads=threads, folder=Path(folder)), sys.stdin, channel)
+            serve(DeviceBench(codegen, machine, runner, threads=threads, folder=Path(folder)), sys.stdin, channel)
             return 0
         library = KernelLibrary(codegen, threads=threads, folder=Path(folder))
-        serve(Bench(library.build, features), sys.stdin, channel)
+        serve(Bench(library.build, machine), sys.stdin, channel)
         library.close()
     return 0
 

@@ -23,7 +23,7 @@ from edgetrain_tuner import rules
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.errors import CacheError
 from edgetrain_tuner.cache.levels import Levels
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.outcome import REFUSED, Outcome
 from edgetrain_tuner.measure.serve import packed
 from edgetrain_tuner.measure.worker import Worker
@@ -42,7 +42,7 @@ class TrialBench:
     """A model's kernels and where they are measured."""
 
     extracted: Extracted
-    features: Features
+    machine: Machine
     request: CompileRequest
     terms: TrialTerms
     progress: Counted
@@ -139,7 +139,7 @@ class _Lent:
                 try:
                     # What was made for this very kernel and target is taken as it is, or refused.
                     if not donor.is_known:
-                        schedule = rules.refit(functions[symbol], schedule, bench.features)
+                        schedule = rules.refit(functions[symbol], schedule, bench.machine)
                 except ScheduleRefusedError as error:
                     refused[schedule] = str(error)
                 lenders[schedule] = (*lenders.get(schedule, ()), donor)
@@ -185,8 +185,7 @@ def _raced(bench: TrialBench, contests: Sequence[_Contest], times: StepTimes) ->
     kernels = {kernel.symbol: kernel for kernel in bench.extracted.kernels}
     calls = calls_of(bench.extracted)
     trials = bench.terms.trials
-    codegen = asdict(bench.request.codegen)
-    hello = {"codegen": codegen, "threads": bench.terms.threads, "features": asdict(bench.features)}
+    hello = {"codegen": asdict(bench.request.codegen), "threads": bench.terms.threads}
 
     def opened(entrant: Entrant) -> str:
         contest = contests[entrant.number]

@@ -12,7 +12,7 @@ from edgetrain.compiler.measure.runners import Runner
 from edgetrain.compiler.schedules import CACHE, TRANSFERRED
 from edgetrain.compiler.search.request import DEEP, SEARCHED, KernelTrial, Searched, TunedKernel, TuneRequest
 from edgetrain.compiler.search.trials import MEASURING
-from edgetrain.compiler.tuner_view import features_of, schedule_target
+from edgetrain.compiler.tuner_view import machine_of, schedule_target
 from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op
@@ -20,12 +20,12 @@ from edgetrain_tuner import rules
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.levels import Levels
 from edgetrain_tuner.deep import Evolution
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.measure.outcome import MeasuringLostError
 from edgetrain_tuner.measure.serve import packed
 from edgetrain_tuner.measure.worker import Limits, Worker
-from edgetrain_tuner.rules.meta_schedule import NAME as META_SCHEDULE
+from edgetrain_tuner.rules.metaschedule.rule import NAME as META_SCHEDULE
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from edgetrain_tuner.search import Allowance, Explorer, Progress, Trial, Tunable, Tuned, search
 from edgetrain_tuner.transfer import donors, tried
@@ -45,9 +45,9 @@ def _limits_of(runner: Runner | None) -> Limits:
     return Limits(start_s=_DEVICE_START_S, compile_s=_DEVICE_COMPILE_S, run_s=2 * (runner.run_s + runner.way_s))
 
 
-def _worker(request: TuneRequest, features: Features) -> Worker:
+def _worker(request: TuneRequest) -> Worker:
     """The process that measures on this machine, or has a runner's device do it."""
-    hello = {"codegen": asdict(request.compile.codegen), "threads": request.threads, "features": asdict(features)}
+    hello: dict[str, Any] = {"codegen": asdict(request.compile.codegen), "threads": request.threads}
     if request.runner is not None:
         hello["runner"] = request.runner.to_json()
     return Worker(MEASURING, hello, limits=_limits_of(request.runner))
@@ -55,15 +55,15 @@ def _worker(request: TuneRequest, features: Features) -> Worker:
 
 def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[[int, int], None]) -> Searched:
     """Tunes the kernels that `request.weights` name, in the order of what they weigh."""
-    features = features_of(request.compile.codegen)
+    machine = machine_of(request.compile.codegen)
     lost: list[MeasuringLostError] = []
     kernels = {kernel.symbol: kernel for kernel in extracted.kernels if kernel.symbol in request.weights}
     symbols = list(kernels)
-    with request.stores.opened() as levels, _worker(request, features) as worker:
-        search_ = _Search(extracted, features, schedule_target(request.compile.codegen), levels)
+    with request.stores.opened() as levels, _worker(request) as worker:
+        search_ = _Search(extracted, machine, schedule_target(request.compile.codegen), levels)
         subjects = {symbol: search_.candidates(kernel) for symbol, kernel in kernels.items()}
         tunables = [
-            subjects[symbol].tunable(number, request.weights[symbol], features, request.deep)
+            subjects[symbol].tunable(number, request.weights[symbol], machine, request.deep)
             for number, symbol in enumerate(symbols)
         ]
         began_s = time.monotonic()
@@ -106,7 +106,7 @@ class _Candidates:
     others: tuple[Schedule, ...]  # what other rules propose
     known: frozenset[Schedule]
 
-    def tunable(self, number: int, weight: float, features: Features, deep: str) -> Tunable:
+    def tunable(self, number: int, weight: float, machine: Machine, deep: str) -> Tunable:
         function = self.kernel.function
         return Tunable(
             number=number,
@@ -114,17 +114,17 @@ class _Candidates:
             default=self.default,
             starts=tuple(dict.fromkeys((*self.lent, *self.others))),
             known=self.known - self.lent.keys(),
-            neighbours=lambda schedule: rules.neighbours(function, schedule, features),
-            explorer=lambda: self._explorer(features, deep),
+            neighbours=lambda schedule: rules.neighbours(function, schedule, machine),
+            explorer=lambda: self._explorer(machine, deep),
         )
 
-    def _explorer(self, features: Features, deep: str) -> Explorer | None:
+    def _explorer(self, machine: Machine, deep: str) -> Explorer | None:
         """MetaSchedule's search; None where none was asked for, or its rules have nothing to say about the kernel."""
         if not deep:
             return None
         try:
             # What is known already was proposed from another seed: the next search begins elsewhere.
-            return Evolution(self.kernel.function, features, cost_model=deep, seed=1 + len(self.known))
+            return Evolution(self.kernel.function, machine, cost_model=deep, seed=1 + len(self.known))
         except ScheduleRefusedError as error:
             log.info("%s is not searched deeply: %s", self.kernel.symbol, error)
             return None
@@ -145,15 +145,15 @@ class _Candidates:
 
 
 class _Search:
-    def __init__(self, extracted: Extracted, features: Features, target: Target | None, levels: Levels) -> None:
+    def __init__(self, extracted: Extracted, machine: Machine, target: Target | None, levels: Levels) -> None:
         self._calls = calls_of(extracted)
-        self._features = features
+        self._machine = machine
         self._target = target
         self._levels = levels
 
     def candidates(self, kernel: Kernel) -> _Candidates:
         workload = workload_of(kernel.function)
-        default, *others = rules.propose(kernel.function, self._features)
+        default, *others = rules.propose(kernel.function, self._machine)
         lent, known = self._lent(kernel.function, workload)
         return _Candidates(
             kernel=kernel,
@@ -171,7 +171,7 @@ class _Search:
         lent: dict[Schedule, str] = {}
         for donor in donors(workload, self._target, self._levels, most=MOST_DONORS):
             try:
-                schedule = rules.refit(function, donor.schedule, self._features)
+                schedule = rules.refit(function, donor.schedule, self._machine)
             except ScheduleRefusedError as error:
                 log.info("the schedule %s does not transfer: %s", donor.id[:12], error)
                 continue

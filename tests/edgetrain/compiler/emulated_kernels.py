@@ -18,7 +18,7 @@ from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from tests.edgetrain.compiler.kernel_case import Array, KernelCase
 from tests.edgetrain.program import emulated_board as board
 
@@ -33,7 +33,7 @@ class Device:
     """What code is generated for, and what runs it: a command, or a board of `emulated_board`."""
 
     name: str
-    features: Features
+    machine: Machine
     codegen: Codegen
     emulator: str
     package: str  # of Debian, that brings the emulator
@@ -51,14 +51,14 @@ class Computed:
 
 def compute_all(cases: Sequence[KernelCase], device: Device, emulator: str, folder: Path) -> Computed:
     """Schedules, compiles and links every case's kernel, and runs them all once."""
-    written = [rules.scheduled(case.function, device.features) for case in cases]
+    written = [rules.scheduled(case.function, device.machine) for case in cases]
     kernels = [
         Kernel(symbol=f"kernel{n}", function=function, aliases=case.aliases)
         for n, (case, (_, function)) in enumerate(zip(cases, written, strict=True))
     ]
     compile_kernels(kernels, device.codegen, folder / "kernels.o")
     places = [_Places.of(case, kernel) for case, kernel in zip(cases, kernels, strict=True)]
-    (folder / "kernels.c").write_text(_calls(places, threads=device.features.cores), encoding="utf-8")
+    (folder / "kernels.c").write_text(_calls(places, threads=device.machine.cores), encoding="utf-8")
     (folder / "inputs.bin").write_bytes(b"".join(a.tobytes() for case in cases for a in case.arrays()))
     run = _run_on_board if device.is_board else _run_on_linux
     stream = run(device, emulator, folder)
@@ -147,7 +147,7 @@ def _run_on_linux(device: Device, emulator: str, folder: Path) -> bytes:
     architecture = device.codegen.triple.partition("-")[0]
     compiler = find_compiler(f"{architecture}-linux-musl")
     sources = ["kernels.c", "kernels.o", str(board.FILES / "linux_stream.c")]
-    if device.features.cores > 1:
+    if device.machine.cores > 1:
         sources += _threads(folder)
     command = [*compiler.command, "-static", "-O1", f"-I{board.FILES}", *sources, "-o", "kernels", "-lm"]
     environment = {"PATH": "/usr/bin:/bin", **compiler.environment}

@@ -11,22 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetrain.compiler.tuner_view import features_of
+from edgetrain.compiler.tuner_view import machine_of
 from edgetrain.files.build_cache import BuildCache, cache_key
 from edgetrain.targets.device import Codegen
 from edgetrain.targets.profile import load_target
-from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import (
-    blocking,
-    channelwise,
-    generic,
-    packed_product,
-    plane_sums,
-    pooling,
-    rows,
-    window_tiles,
-    winograd,
-)
+from edgetrain_tuner.machine import Machine
 from tests.edgetrain.compiler.emulated_kernels import Computed, Device, compute_all
 from tests.edgetrain.compiler.kernel_case import KernelCase
 from tests.edgetrain.compiler.norm_cases import norm_cases
@@ -34,6 +23,7 @@ from tests.edgetrain.compiler.row_cases import row_cases
 from tests.edgetrain.compiler.update_cases import update_cases
 from tests.edgetrain.compiler.window_cases import window_cases
 from tests.edgetrain.processors import processor
+from tests.edgetrain_tuner.machines import eager
 
 pytestmark = pytest.mark.compile
 
@@ -56,17 +46,17 @@ SHARED = (*FEW, "convolution data gradient", "depthwise", "batch norm")
 USER, BOARD = ("qemu-aarch64-static", "qemu-user-static"), ("qemu-system-arm", "qemu-system-arm")
 
 
-def _of_profile(name: str, *, cores: int = 1) -> tuple[Features, Codegen]:
+def _of_profile(name: str, *, cores: int = 1) -> tuple[Machine, Codegen]:
     """What a target's profile says, for so many cores."""
     codegen = dataclasses.replace(load_target(name).device.codegen, cores=cores)
-    return features_of(codegen), codegen
+    return machine_of(codegen), codegen
 
 
-def _device(name: str, described: tuple[Features, Codegen], emulator: tuple[str, str], *options: str) -> Device:
-    features, codegen = described
+def _device(name: str, described: tuple[Machine, Codegen], emulator: tuple[str, str], *options: str) -> Device:
+    machine, codegen = described
     return Device(
         name=name,
-        features=features,
+        machine=eager(machine),
         codegen=codegen,
         emulator=emulator[0],
         package=emulator[1],
@@ -86,16 +76,16 @@ DEVICES: Mapping[str, Device] = {
         _device("cortex-m7", _of_profile("cortex-m7"), BOARD),
         # Vectors of an unknown number of lanes, as LLVM makes them of loops, here of eight.
         _device(
-            "sve", (Features(vector_bits=128, vector_registers=32, cores=1), _SVE), USER, "-cpu", "max,sve-max-vq=2"
+            "sve", (Machine(vector_bits=128, vector_registers=32, cores=1), _SVE), USER, "-cpu", "max,sve-max-vq=2"
         ),
-        _device("mve", (Features(vector_bits=128, vector_registers=8, cores=1), _MVE), BOARD),
+        _device("mve", (Machine(vector_bits=128, vector_registers=8, cores=1), _MVE), BOARD),
     )
 }
 WHOLE = ("aarch64", "cortex-m4")
 
 
 def _cases_of(device: Device) -> list[KernelCase]:
-    some = SHARED if device.features.cores > 1 else FEW
+    some = SHARED if device.machine.cores > 1 else FEW
     return [
         case
         for case in CASES
@@ -128,15 +118,7 @@ def _computed(device: Device, so_far: dict[str, Computed], cache: BuildCache, fo
     cases = _cases_of(device)
 
     def build(out: Path) -> None:
-        with pytest.MonkeyPatch.context() as patch:  # small kernels count too
-            for rule in (packed_product, channelwise, winograd):
-                patch.setattr(rule, "MINIMUM_MULTIPLY_ADDS", 0)
-            for rule in (generic, plane_sums, pooling, rows):
-                patch.setattr(rule, "MINIMUM_PARALLEL_WORK", 0)
-            for tiling in (blocking, window_tiles):
-                patch.setattr(tiling, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
-            patch.setattr(winograd, "WORTH_CHANGING", 0)
-            _keep(compute_all(cases, device, emulator, folder), out)
+        _keep(compute_all(cases, device, emulator, folder), out)
 
     if device.name not in so_far:
         so_far[device.name] = _kept(cache.put(cache_key("emulated kernels", device.name), build), cases)
@@ -156,7 +138,7 @@ def test_a_kernel_is_written_by_its_rule_and_computes_what_numpy_does(
 ) -> None:
     found = _computed(device, so_far, build_cache, tmp_path)
     number = [c.name for c in _cases_of(device)].index(case.name)
-    assert found.rules[number] == case.rule_on(lanes=device.features.lanes, cores=device.features.cores)
+    assert found.rules[number] == case.rule_on(lanes=device.machine.lanes, cores=device.machine.cores)
     for array, answer in zip(found.outputs[number], case.answers(), strict=True):
         limit = case.tolerance * np.abs(answer).max()
         np.testing.assert_allclose(array, answer, rtol=case.relative, atol=limit)

@@ -17,14 +17,14 @@ from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.model.importer import import_model
 from edgetrain.model.zoo import build_zoo_model
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.arguments import aligned_copy
-from edgetrain_tuner.rules import blocking, channelwise, packed_product, winograd
 from tests.edgetrain.compiler.kernel_case import KernelCase
 from tests.edgetrain.compiler.update_cases import update_cases
 from tests.edgetrain.processors import this_processor
+from tests.edgetrain_tuner.machines import eager
 
-FEATURES = Features(vector_bits=256, vector_registers=16, cores=2)
+MACHINE = Machine(vector_bits=256, vector_registers=16, cores=2)
 BATCH = 8
 
 
@@ -92,7 +92,7 @@ def before(request: pytest.FixtureRequest) -> Extracted:
 
 @pytest.mark.compile
 def test_no_gradient_of_a_large_weight_is_in_memory(before: Extracted) -> None:
-    after = fuse_updates(before, FEATURES)
+    after = fuse_updates(before, MACHINE)
     large = {t.name for t in before.graph.by_role(Role.PARAMETER) if t.nbytes >= 1024}
     updates = [op for op in after.graph.functions["step"] if large & set(op.writes)]
     assert len(updates) == len(large)
@@ -108,11 +108,11 @@ def test_no_gradient_of_a_large_weight_is_in_memory(before: Extracted) -> None:
 
 @pytest.mark.compile
 def test_only_kernels_that_are_called_are_left_and_all_of_them_can_be_lowered(before: Extracted) -> None:
-    after = fuse_updates(before, FEATURES)
+    after = fuse_updates(before, MACHINE)
     called = {op.kernel for ops in after.graph.functions.values() for op in ops}
     assert called == {kernel.symbol for kernel in after.kernels}
     weight = max(before.graph.by_role(Role.PARAMETER), key=lambda t: t.nbytes)
-    (update,) = (op for op in lower(after, FEATURES).graph.functions["step"] if weight.name in op.writes)
+    (update,) = (op for op in lower(after, MACHINE).graph.functions["step"] if weight.name in op.writes)
     assert update.total_scratch_bytes < weight.nbytes
 
 
@@ -120,15 +120,15 @@ def test_only_kernels_that_are_called_are_left_and_all_of_them_can_be_lowered(be
 def test_where_no_rule_writes_the_joint_kernel_nothing_changes(
     before: Extracted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "writes_by_element", lambda _function, _features: False)
-    after = fuse_updates(before, FEATURES)
+    monkeypatch.setattr(rules, "writes_by_element", lambda _function, _machine: False)
+    after = fuse_updates(before, MACHINE)
     assert after.graph == before.graph
     assert after.kernels == before.kernels
 
 
 @pytest.mark.compile
 def test_the_same_step_is_fused_the_same_way(before: Extracted) -> None:
-    one, other = fuse_updates(before, FEATURES), fuse_updates(before, FEATURES)
+    one, other = fuse_updates(before, MACHINE), fuse_updates(before, MACHINE)
     assert one.graph == other.graph
     assert [k.symbol for k in one.kernels] == [k.symbol for k in other.kernels]
 
@@ -142,14 +142,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelLibrary]
 
 @pytest.mark.compile
 @pytest.mark.parametrize("case", tuple(update_cases()), ids=lambda case: case.name)
-def test_a_joint_kernel_computes_what_numpy_does_on_this_host(
-    case: KernelCase, library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for rule in (packed_product, channelwise, winograd):  # small kernels count too
-        monkeypatch.setattr(rule, "MINIMUM_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(winograd, "WORTH_CHANGING", 0)
-    monkeypatch.setattr(blocking, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
-    schedule, function = rules.scheduled(case.function, FEATURES)
+def test_a_joint_kernel_computes_what_numpy_does_on_this_host(case: KernelCase, library: KernelLibrary) -> None:
+    schedule, function = rules.scheduled(case.function, eager(MACHINE))
     assert schedule.rule == case.vector_rule
     arrays = [aligned_copy(np.asarray(array)) for array in case.arrays()]
     runnable = library.build(function, case.aliases)

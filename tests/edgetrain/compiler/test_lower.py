@@ -17,13 +17,13 @@ from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from tests.edgetrain.processors import processor, this_processor
 
 pytestmark = pytest.mark.compile
 
 HOST = processor()
-SERIAL = Features(vector_bits=32, vector_registers=16, cores=1)
+SERIAL = Machine(vector_bits=32, vector_registers=16, cores=1)
 ALLOWED_UNDEFINED = {"expf", "logf", "memcpy", "memset"}
 
 
@@ -142,7 +142,7 @@ def test_a_loop_over_several_axes_runs_through_memory_without_dividing() -> None
     shape = (512, 512, 3, 3)  # in tiles of 512, of which nine make up the last three axes
     x = te.placeholder(shape, "float32", name="x")
     function = te.create_prim_func([x, te.compute(shape, lambda *i: x[i] + x[i])])
-    scheduled = rules.schedule(function, Features(vector_bits=256, vector_registers=16, cores=2))
+    scheduled = rules.schedule(function, Machine(vector_bits=256, vector_registers=16, cores=2))
     module = tvm.IRModule({"main": scheduled.with_attr("global_symbol", "main")})
     text = tvm.ir.transform.Sequential(passes_before_pointers())(module).script()
     assert "range(512)" in text

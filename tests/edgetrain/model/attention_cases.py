@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.edgetrain.model.converter_cases import Array, NodeCase, case, normal
 
-_BATCH, _HEADS, _QUERIES, _KEYS, _FEATURES = 2, 4, 3, 5, 6
+_BATCH, _HEADS, _QUERIES, _KEYS, _MACHINE = 2, 4, 3, 5, 6
 _NAMES = ("q", "k", "v", "mask", "past_k", "past_v", "lengths")
 
 
@@ -31,15 +31,15 @@ def _attention(
         return normal(*shape, seed=seed)
 
     inputs = {
-        "q": tokens(_HEADS, _QUERIES, _FEATURES, 0),
-        "k": tokens(key_heads, keys, _FEATURES, 1),
+        "q": tokens(_HEADS, _QUERIES, _MACHINE, 0),
+        "k": tokens(key_heads, keys, _MACHINE, 1),
         "v": tokens(key_heads, keys, 2, 2),  # values may have other features than keys
     }
     stored: dict[str, Array] = {}
     if mask is not None:
         (stored if stored_mask else inputs)["mask"] = mask
     if past:
-        inputs["past_k"] = normal(_BATCH, key_heads, past, _FEATURES, seed=3)
+        inputs["past_k"] = normal(_BATCH, key_heads, past, _MACHINE, seed=3)
         inputs["past_v"] = normal(_BATCH, key_heads, past, 2, seed=4)
     if lengths is not None:
         inputs["lengths"] = lengths

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from tests.edgetrain.model.converter_cases import Array, NodeCase, case, integers, normal
 
-_STEPS, _BATCH, _FEATURES, _HIDDEN = 3, 2, 4, 5
+_STEPS, _BATCH, _MACHINE, _HIDDEN = 3, 2, 4, 5
 _GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
@@ -28,9 +28,9 @@ def _recurrent(
 ) -> NodeCase:
     gates, states = _GATES[op], 2 if op == "LSTM" else 1
     by_batch = bool(attributes.get("layout"))
-    shape = (_BATCH, _STEPS, _FEATURES) if by_batch else (_STEPS, _BATCH, _FEATURES)
+    shape = (_BATCH, _STEPS, _MACHINE) if by_batch else (_STEPS, _BATCH, _MACHINE)
     stored = {
-        "w": normal(directions, gates * _HIDDEN, _FEATURES, seed=1),
+        "w": normal(directions, gates * _HIDDEN, _MACHINE, seed=1),
         "r": normal(directions, gates * _HIDDEN, _HIDDEN, seed=2),
     }
     order = ["x", "w", "r", "", "", "", ""]

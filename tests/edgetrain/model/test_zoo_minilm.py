@@ -116,7 +116,7 @@ def test_missing_weights_are_answered_with_the_command_that_installs_them(monkey
 
 
 @needs_weights
-def test_the_real_weights_give_the_features_of_the_definition() -> None:
+def test_the_real_weights_give_the_machine_of_the_definition() -> None:
     state = read_safetensors(find_weights())
     texts = [[101, 7592, 2088, 102], [101, 2023, 2003, 1037, 3231, 6251, 102]]
     found = run(build_minilm(state, heads=HEADS), texts, 9)

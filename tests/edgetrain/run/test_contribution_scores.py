@@ -19,7 +19,7 @@ from edgetrain.run.contribution_scores import (
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.loop.metrics import LOSSES
 
-BATCH, FEATURES, BATCHES = 8, 3, 4
+BATCH, MACHINE, BATCHES = 8, 3, 4
 CALIBRATION = Calibration(inputs=("x",), names=("w", "b"), batches=BATCHES)
 
 
@@ -28,10 +28,10 @@ class Linear:
 
     def __init__(self) -> None:
         self._tensors: dict[str, Array] = {
-            "x": np.zeros((BATCH, FEATURES)),
+            "x": np.zeros((BATCH, MACHINE)),
             "w": np.array([1.0, -2.0, 0.5]),
             "b": np.array([0.25]),
-            f"{ACCUMULATED}:w": np.zeros(FEATURES),
+            f"{ACCUMULATED}:w": np.zeros(MACHINE),
             f"{ACCUMULATED}:b": np.zeros(1),
             "train.labels": np.zeros(BATCH),
             "evaluate.y": np.zeros(BATCH),
@@ -70,7 +70,7 @@ class Batches:
         self._rng = np.random.default_rng(position)
 
     def fill(self, inputs: Mapping[str, Array], labels: Array) -> None:
-        inputs["x"][...] = self._rng.standard_normal((BATCH, FEATURES)) * self._scale
+        inputs["x"][...] = self._rng.standard_normal((BATCH, MACHINE)) * self._scale
         labels[...] = self._rng.standard_normal(BATCH)
 
     def evaluation(self, split: str, inputs: Mapping[str, Array], labels: Array) -> Iterator[int]:
@@ -100,7 +100,7 @@ def test_gradients_of_all_batches_count_together() -> None:
 
 def test_outputs_of_a_weight_are_scored_one_by_one_where_its_axis_is_known() -> None:
     found = scores_from_gradients(Linear(), Batches(), dataclasses.replace(CALIBRATION, output_axes={"w": 0}))
-    assert len(found.rows["w"]) == FEATURES
+    assert len(found.rows["w"]) == MACHINE
     assert sum(found.rows["w"]) == pytest.approx(found.tensors["w"])
 
 

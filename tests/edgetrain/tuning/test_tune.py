@@ -24,7 +24,7 @@ from edgetrain.tuning.report import KernelRow, TuningReport
 from edgetrain.tuning.tune import Allowance, tune
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Versions
 from edgetrain_tuner.cache.schedules import RuleSchedule
-from edgetrain_tuner.rules.meta_schedule import NAME
+from edgetrain_tuner.rules.metaschedule.rule import NAME
 from edgetrain_tuner.schedule import RULES_VERSION
 from tests.edgetrain.cli.test_entry import assert_golden
 from tests.edgetrain.compiler.search.scripted_measuring import asked, measuring

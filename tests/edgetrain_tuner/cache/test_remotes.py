@@ -9,6 +9,7 @@ import pytest
 
 from edgetrain_tuner.cache.entry import Entry, merge
 from edgetrain_tuner.cache.errors import AddressError, EntryError, MissingEntryError
+from edgetrain_tuner.cache.jsonl import write_lines
 from edgetrain_tuner.cache.remotes.open import normal_address, open_remote
 from edgetrain_tuner.cache.remotes.remote import Access, Remote, id_of_name, read_as
 from edgetrain_tuner.cache.store import Store
@@ -119,7 +120,7 @@ def test_stores_that_push_and_pull_become_equal(opener: Opener, tmp_path: Path) 
     for number in range(2):
         with Store.open(tmp_path / f"{number}.sqlite") as store:
             pull(opener(), store, trust=Trust())
-            store.export_jsonl(tmp_path / "out.jsonl")
+            write_lines(tmp_path / "out.jsonl", store)
             exports.add((tmp_path / "out.jsonl").read_bytes())
     assert len(exports) == 1
     assert exports.pop().count(b"\n") == 4

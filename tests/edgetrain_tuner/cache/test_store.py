@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from edgetrain_tuner.cache.entry import Entry, merge, read_entry
 from edgetrain_tuner.cache.errors import CacheError, EntryError
+from edgetrain_tuner.cache.jsonl import write_lines
 from edgetrain_tuner.cache.store import CHANGED, KNOWN, NEW, Store
 from tests.edgetrain_tuner.cache.entries import BOARD, HOST, entry, hash_of, measurement
 from tests.edgetrain_tuner.cache.strategies import entries
@@ -36,7 +37,7 @@ def exported(folder: Path, *parts: Sequence[Entry]) -> bytes:
         with Store.open(folder / "store.sqlite") as store:
             store.put_all(part)
     with Store.open(folder / "store.sqlite") as store:
-        store.export_jsonl(folder / "out.jsonl")
+        write_lines(folder / "out.jsonl", store)
     return (folder / "out.jsonl").read_bytes()
 
 
@@ -61,12 +62,12 @@ def test_two_stores_merged_in_any_order_export_the_same_bytes(
 def test_an_export_imports_to_the_same_export(tmp_path: Path, path: Path) -> None:
     with Store.open(path) as store:
         store.put_all(entry(number) for number in range(600))
-        assert store.export_jsonl(tmp_path / "a.jsonl") == 600
+        assert write_lines(tmp_path / "a.jsonl", store) == 600
     with Store.open(tmp_path / "other.sqlite") as other:
         report = other.import_jsonl(tmp_path / "a.jsonl")
         assert (report.new, report.changed, report.known, report.bad) == (600, 0, 0, ())
         assert other.import_jsonl(tmp_path / "a.jsonl").known == 600
-        other.export_jsonl(tmp_path / "b.jsonl")
+        write_lines(tmp_path / "b.jsonl", other)
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
 
 

@@ -16,12 +16,12 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.arguments import Array
 from edgetrain_tuner.measure.bench import Aliases, Bench
 from edgetrain_tuner.measure.serve import serve
 
-FEATURES = Features(vector_bits=256, vector_registers=16, cores=1)
+AVX2 = Machine(vector_bits=256, vector_registers=16, cores=1)
 
 
 class Compiled:
@@ -78,4 +78,4 @@ if __name__ == "__main__":
     json.loads(sys.stdin.readline())
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(Bench(misbehaving, FEATURES), sys.stdin, channel)
+    serve(Bench(misbehaving, AVX2), sys.stdin, channel)

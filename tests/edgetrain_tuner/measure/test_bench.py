@@ -12,7 +12,7 @@ from edgetrain_tuner import rules
 from edgetrain_tuner.measure.arguments import Parameter, draw, largest_error
 from edgetrain_tuner.measure.bench import Aliases, Bench, Subject
 from edgetrain_tuner.schedule import Schedule
-from tests.edgetrain_tuner.measure.stand_in import FEATURES, build, misbehaving
+from tests.edgetrain_tuner.measure.stand_in import AVX2, build, misbehaving
 
 pytestmark = pytest.mark.compile
 
@@ -28,7 +28,7 @@ def tile_of(rows: int) -> Schedule:
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    bench = Bench(misbehaving, FEATURES)
+    bench = Bench(misbehaving, AVX2)
     opened = bench.open(0, Subject(function=product(), outputs=1))
     assert opened.seconds > 0
     assert opened.against == "unscheduled"
@@ -65,12 +65,10 @@ def test_a_candidate_that_does_not_fit_is_not_compiled(bench: Bench) -> None:
 
 def test_a_wrong_default_is_noticed_when_the_kernel_is_opened() -> None:
     def wrong(function: Any, aliases: Aliases) -> Any:
-        return misbehaving(
-            rules.apply(product(), tile_of(2), FEATURES) if "panel" in str(function) else function, aliases
-        )
+        return misbehaving(rules.apply(product(), tile_of(2), AVX2) if "panel" in str(function) else function, aliases)
 
     with pytest.raises(RuntimeError, match="differs from the unscheduled"):
-        Bench(wrong, FEATURES).open(0, Subject(function=product(), outputs=1))
+        Bench(wrong, AVX2).open(0, Subject(function=product(), outputs=1))
 
 
 def test_what_is_updated_in_place_is_one_array() -> None:
@@ -86,7 +84,7 @@ def test_what_is_updated_in_place_is_one_array() -> None:
         def close(self) -> None:
             """Nothing to do."""
 
-    Bench(lambda _function, _aliases: Recording(), FEATURES).open(
+    Bench(lambda _function, _aliases: Recording(), AVX2).open(
         0, Subject(function=function, outputs=1, aliases=((0, 2),))
     )
     assert all(is_one for is_one, _ in seen)

@@ -8,11 +8,11 @@ from tvm import te, topi
 
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.window import Window
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 
-WIDE = Features(vector_bits=256, vector_registers=16, cores=2)
-NARROW = Features(vector_bits=128, vector_registers=32, cores=1)
-WIDEST = Features(vector_bits=512, vector_registers=32, cores=1)
+WIDE = Machine(vector_bits=256, vector_registers=16, cores=2)
+NARROW = Machine(vector_bits=128, vector_registers=32, cores=1)
+WIDEST = Machine(vector_bits=512, vector_registers=32, cores=1)
 
 
 def convolution(

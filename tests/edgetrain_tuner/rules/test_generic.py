@@ -10,14 +10,14 @@ import pytest
 import tvm
 from tvm import te, tirx, topi
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.rules.generic import Generic
 from edgetrain_tuner.rules.rule import Kernel
 from tests.edgetrain_tuner.rules.unscheduled import written
 
 pytestmark = pytest.mark.compile
 
-FEATURES = Features(vector_bits=256, vector_registers=16, cores=2)
+MACHINE = Machine(vector_bits=256, vector_registers=16, cores=2)
 
 
 def _placeholders(*shapes: tuple[int, ...]) -> list[Any]:
@@ -80,7 +80,7 @@ def _run(function: Any, arrays: list[Any]) -> Any:
 def test_a_scheduled_kernel_computes_what_the_unscheduled_one_does(case: str) -> None:
     arguments = CASES[case]()
     function = te.create_prim_func(arguments)
-    scheduled = written(function, Generic(), FEATURES)
+    scheduled = written(function, Generic(), MACHINE)
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal([int(d) for d in t.shape]).astype(np.float32) for t in arguments]
     arrays[-1][...] = np.nan  # an element that nobody writes must show
@@ -89,7 +89,7 @@ def test_a_scheduled_kernel_computes_what_the_unscheduled_one_does(case: str) ->
 
 
 def test_a_fused_epilogue_keeps_no_whole_intermediate() -> None:
-    scheduled = written(te.create_prim_func(_conv_relu(2, 16, 16, 16, 1)), Generic(), FEATURES)
+    scheduled = written(te.create_prim_func(_conv_relu(2, 16, 16, 16, 1)), Generic(), MACHINE)
     lowered = tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation()(tvm.IRModule({"main": scheduled}))
     lowered = tvm.s_tir.transform.ConvertBlocksToOpaque()(lowered)
     text = tvm.s_tir.transform.CompactBufferAllocation()(lowered)["main"].script()
@@ -100,14 +100,14 @@ def test_a_fused_epilogue_keeps_no_whole_intermediate() -> None:
 
 def test_one_core_gets_no_parallel_loop() -> None:
     function = te.create_prim_func(_matmul(64, 64, 64, transposed=False))
-    assert "T.parallel" in written(function, Generic(), FEATURES).script()
-    single = Features(vector_bits=32, vector_registers=16, cores=1)
+    assert "T.parallel" in written(function, Generic(), MACHINE).script()
+    single = Machine(vector_bits=32, vector_registers=16, cores=1)
     assert "T.parallel" not in written(function, Generic(), single).script()
 
 
 def test_a_scalar_machine_gets_one_loop_over_elements() -> None:
     """Of two, LLVM writes the outer one out: ten times the code for an update of 5,120 weights."""
     kernel = Kernel(function=te.create_prim_func(_broadcast(1, 1, 80)), contraction=None)
-    scalar = Features(vector_bits=32, vector_registers=32, cores=1)
-    assert Generic().propose(kernel, FEATURES)["tile"] == (400,)
+    scalar = Machine(vector_bits=32, vector_registers=32, cores=1)
+    assert Generic().propose(kernel, MACHINE)["tile"] == (400,)
     assert Generic().propose(kernel, scalar)["tile"] == (0,)

@@ -33,7 +33,7 @@ def _done_by(jobs: int, tasks: int, *, kinds: int = 1, blocks: int = 1) -> list[
                 return [(_value(task, values), _value(which, values))]
         raise AssertionError(f"{type(node)} is not expected here")
 
-    return run(loops.shared_out(jobs, tasks, lambda _: [], job, kinds=kinds, blocks=blocks), {})
+    return run(loops.distribute(jobs, tasks, lambda _: [], job, kinds=kinds, blocks=blocks, most_uneven=1.1), {})
 
 
 def _value(expression: Any, values: dict[Any, int]) -> int:
@@ -74,7 +74,7 @@ def test_elements_are_dealt_to_their_phases_by_vectors(count: int, stride: int) 
     def write(phase: int, at: Any, value: Any) -> Any:
         return tirx.BufferStore(target, value, [at + phase * count])
 
-    body = loops.dealt(count, 8, stride, lambda at: source[at], write)
+    body = loops.deinterleave(count, 8, stride, lambda at: source[at], write)
     read, written = np.arange(count * stride, dtype=np.float32), np.zeros(count * stride, np.float32)
     function = tirx.PrimFunc([source, target], body).with_attr("global_symbol", "dealt")
     arrays = [tvm.runtime.tensor(array) for array in (read, written)]

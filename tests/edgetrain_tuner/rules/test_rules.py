@@ -13,25 +13,15 @@ from tvm import te, topi
 from edgetrain.graph.gradients.convolution import conv2d_data_gradient, conv2d_weight_gradient
 from edgetrain.graph.gradients.window import Window
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
-from edgetrain_tuner.rules import blocking, channelwise, packed_product, window_tiles, winograd
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
+from tests.edgetrain_tuner.machines import eager
 from tests.edgetrain_tuner.rules.unscheduled import assert_same_result
 
 pytestmark = pytest.mark.compile
 
-AVX2 = Features(vector_bits=256, vector_registers=16, cores=2)
-NEON = Features(vector_bits=128, vector_registers=32, cores=4)
-
-
-@pytest.fixture(autouse=True)
-def small_kernels_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_product, "MINIMUM_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(channelwise, "MINIMUM_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(winograd, "MINIMUM_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(winograd, "WORTH_CHANGING", 0)
-    monkeypatch.setattr(blocking, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(window_tiles, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
+AVX2 = eager(Machine(vector_bits=256, vector_registers=16, cores=2))
+NEON = eager(Machine(vector_bits=128, vector_registers=32, cores=4))
 
 
 def _product(rows: int, columns: int, depth: int) -> Any:
@@ -88,16 +78,16 @@ KERNELS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("features", [AVX2, NEON], ids=["avx2", "neon"])
+@pytest.mark.parametrize("machine", [AVX2, NEON], ids=["avx2", "neon"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_applying_the_first_proposal_is_scheduling_without_a_search(kernel: str, features: Features) -> None:
+def test_applying_the_first_proposal_is_scheduling_without_a_search(kernel: str, machine: Machine) -> None:
     function = KERNELS[kernel]()
-    proposed = rules.propose(function, features)
-    assert str(rules.apply(function, proposed[0], features)) == str(rules.schedule(function, features))
+    proposed = rules.propose(function, machine)
+    assert str(rules.apply(function, proposed[0], machine)) == str(rules.schedule(function, machine))
     assert proposed[-1].rule == "generic"
 
 
-@pytest.mark.parametrize("features", [AVX2, NEON], ids=["avx2", "neon"])
+@pytest.mark.parametrize("machine", [AVX2, NEON], ids=["avx2", "neon"])
 @pytest.mark.parametrize(
     ("kernel", "rule"),
     [
@@ -106,8 +96,8 @@ def test_applying_the_first_proposal_is_scheduling_without_a_search(kernel: str,
         ("large weight gradient", "winograd-weights"),
     ],
 )
-def test_a_large_convolution_is_proposed_by_both_ways(kernel: str, rule: str, features: Features) -> None:
-    proposed = [schedule.rule for schedule in rules.propose(KERNELS[kernel](), features)]
+def test_a_large_convolution_is_proposed_by_both_ways(kernel: str, rule: str, machine: Machine) -> None:
+    proposed = [schedule.rule for schedule in rules.propose(KERNELS[kernel](), machine)]
     assert proposed == [rule, "packed-product", "generic"]
 
 
@@ -123,14 +113,14 @@ def test_a_walk_over_neighbours_computes_the_same_all_the_way(kernel: str, seed:
     assert_same_result(function, rules.apply(function, schedule, AVX2))
 
 
-@pytest.mark.parametrize("features", [AVX2, NEON], ids=["avx2", "neon"])
+@pytest.mark.parametrize("machine", [AVX2, NEON], ids=["avx2", "neon"])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_every_neighbour_fits_and_differs_by_the_named_parameter(kernel: str, features: Features) -> None:
+def test_every_neighbour_fits_and_differs_by_the_named_parameter(kernel: str, machine: Machine) -> None:
     function = KERNELS[kernel]()
-    for proposed in rules.propose(function, features):
-        for name, neighbour in rules.neighbours(function, proposed, features):
+    for proposed in rules.propose(function, machine):
+        for name, neighbour in rules.neighbours(function, proposed, machine):
             assert neighbour.parameters[name] != proposed.parameters[name]
-            rules.apply(function, neighbour, features)
+            rules.apply(function, neighbour, machine)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -243,11 +233,11 @@ def test_what_does_not_fit_is_refused(rule: str, changed: Mapping[str, tuple[int
 def test_registers_decide_what_fits() -> None:
     function = _product(48, 64, 32)
     wide = Schedule("packed-product", {"side": (1,), "shape": (16,), "rows": (9,), "depth": (32,), "block": (1,)})
-    few = Features(vector_bits=128, vector_registers=16, cores=1)
+    few = Machine(vector_bits=128, vector_registers=16, cores=1)
     rules.apply(function, Schedule("packed-product", {**wide.parameters, "rows": (2,)}), few)
     with pytest.raises(ScheduleRefusedError, match="rows"):
         rules.apply(function, wide, few)
-    many = Features(vector_bits=256, vector_registers=32, cores=1)
+    many = Machine(vector_bits=256, vector_registers=32, cores=1)
     rules.apply(function, wide, many)
 
 

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 import tvm
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.rules.contraction import find
 from edgetrain_tuner.rules.rule import Kernel, Rule
 
 TOLERANCE = 2e-5  # of the largest element: sums in another order
 
 
-def written(function: Any, rule: Rule, features: Features) -> Any:
+def written(function: Any, rule: Rule, machine: Machine) -> Any:
     """What the rule makes of the kernel without a search; None if it declines."""
     kernel = Kernel(function=function, contraction=find(function))
-    proposed = rule.propose(kernel, features)
-    return None if proposed is None else rule.write(kernel, features, proposed)
+    proposed = rule.propose(kernel, machine)
+    return None if proposed is None else rule.write(kernel, machine, proposed)
 
 
-def assert_computes_the_same(function: Any, rule: Rule, features: Features) -> None:
-    rewritten = written(function, rule, features)
+def assert_computes_the_same(function: Any, rule: Rule, machine: Machine) -> None:
+    rewritten = written(function, rule, machine)
     assert rewritten is not None
     assert_same_result(function, rewritten)
 

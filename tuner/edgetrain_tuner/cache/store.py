@@ -17,7 +17,7 @@ from typing import TypeVar
 from edgetrain_tuner.cache.database import connect, is_damage, reconnect
 from edgetrain_tuner.cache.entry import OUTCOMES, Entry, Target, merge, read_entry
 from edgetrain_tuner.cache.errors import EntryError
-from edgetrain_tuner.cache.jsonl import BadLine, read_lines, write_lines
+from edgetrain_tuner.cache.jsonl import BadLine, read_lines
 
 log = logging.getLogger(__name__)
 
@@ -111,10 +111,6 @@ class Store:
 
     def __len__(self) -> int:
         return self._attempt(lambda: int(self._connection.execute("SELECT count(*) FROM entries").fetchone()[0]))
-
-    def export_jsonl(self, path: Path) -> int:
-        """Writes every entry as a line, in the order of ids; returns how many."""
-        return write_lines(path, self)
 
     def import_jsonl(self, path: Path, *, refuse: Callable[[Entry], str | None] = lambda _: None) -> ImportReport:
         """Takes in every good line that `refuse` has no objection to. Bad ones are reported with their number."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.arguments import Array, aligned_copy, draw, largest_error, parameters_of
 from edgetrain_tuner.measure.outcome import FAILED, MEASURED, REFUSED, WRONG, Opened, Outcome
 from edgetrain_tuner.measure.timing import Call, in_turns, quickest
@@ -70,14 +70,14 @@ class _Open:
 class Bench:
     """Kernels by number. `build` turns a scheduled kernel into machine code for this machine."""
 
-    def __init__(self, build: Builder, features: Features) -> None:
+    def __init__(self, build: Builder, machine: Machine) -> None:
         self._build = build
-        self._features = features
+        self._machine = machine
         self._open: dict[int, _Open] = {}
 
     def open(self, number: int, subject: Subject) -> Opened:
         """Builds the default and the reference. Raises what building and running raise."""
-        default = self._build(rules.schedule(subject.function, self._features), subject.aliases)
+        default = self._build(rules.schedule(subject.function, self._machine), subject.aliases)
         against = "unscheduled" if subject.operations <= MOST_UNSCHEDULED_OPERATIONS else "default"
         reference = self._build(subject.function, subject.aliases) if against == "unscheduled" else default
         parameters = parameters_of(subject.function)
@@ -109,7 +109,7 @@ class Bench:
         subject = opened.subject
         began_s = time.perf_counter()
         try:
-            function = rules.apply(subject.function, schedule, self._features)
+            function = rules.apply(subject.function, schedule, self._machine)
         except ScheduleRefusedError as error:
             return Outcome(status=REFUSED, message=str(error))
         try:

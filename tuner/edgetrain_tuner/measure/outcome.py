@@ -1,4 +1,4 @@
-"""What became of a trial."""
+"""The outcome of a trial."""
 
 from __future__ import annotations
 

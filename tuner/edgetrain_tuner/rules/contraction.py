@@ -1,9 +1,9 @@
-"""What a matrix product, a convolution and both its gradients have in common: a sum of products over shared axes.
+"""The common form of matrix products, convolutions and their gradients: a sum of products over shared axes.
 
     C[s, i, j] = Σ_k A[s, i, k] · B[s, j, k]
 
-Each of s, i, j, k stands for any number of the kernel's axes. `find` reads that form off a kernel, whatever its ops are
-called, so that one way of computing it serves them all.
+Each of s, i, j, k stands for any number of the kernel's axes. `find` recognises that form in a kernel, whatever its ops
+are called, so that one implementation serves them all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tvm.ir import Call, TensorLoad
 from edgetrain_tuner.rules.inlining import inlined
 from edgetrain_tuner.rules.loops import sequence
 
-MINIMUM_LANES = 4  # in a narrower register there is nothing to gain from writing a contraction out
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
 _CHOICE = "if_then_else"
 _STRIDES = (2, 3, 4)
@@ -35,7 +34,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """A position that exists only while `value` is below `extent`."""
+    """The position is inside the result only where `value` is below `extent`."""
 
     value: Any
     extent: int
@@ -43,7 +42,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Epilogue:
-    """What becomes of an element: `stores`, in which `axes` are its position and a load of `result` is its value.
+    """What is done with each sum: `stores`, in which `axes` are its position and a load of `result` is its value.
 
     A later store may read what an earlier one wrote, at the element's position.
     """
@@ -53,7 +52,7 @@ class Epilogue:
     stores: tuple[Any, ...]
 
     def operands_at(self, indices: Sequence[Any]) -> list[Any]:
-        """What the stores of one element read of tensors that are as large as the result."""
+        """Loads of one element's stores from tensors that have the shape of the result."""
         loads: list[Any] = []
         for store in self.stores:
             tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
@@ -95,7 +94,7 @@ class Contraction:
     indices: tuple[Any, ...]  # where in C, as expressions of the axes
     limits: tuple[Limit, ...]
     epilogue: Epilogue | None
-    present: Any | None = None  # a condition on s and k alone: where it does not hold, there is nothing to add
+    present: Any | None = None  # a condition on s and k alone: where it does not hold, all products are zero
 
     def transposed(self) -> Contraction:
         """The same contraction with its sides exchanged: C is then contiguous along `i`."""
@@ -150,7 +149,7 @@ def replaced(expression: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def simplified_load(load: Any) -> Any:
-    """The same element, with what cancels out in its indices left out: TVM's passes trip over some that do not."""
+    """The same load with simplified indices: some of TVM's passes fail on terms that cancel out."""
     analyzer = tvm.sym.Analyzer()
     return load.source[tuple(analyzer.simplify(index) for index in load.indices)]
 
@@ -238,7 +237,7 @@ def _contraction(function: Any, block: Any, epilogue: Epilogue | None) -> Contra
 
 
 def _condition_on(factor: Any, variables: Sequence[Any]) -> Any | None:
-    """What the factor's guard says of these variables alone."""
+    """The part of the factor's guard that depends on these variables alone."""
     known = dict.fromkeys(variables)
     parts = [part for part in conjuncts(unguarded(factor)[0]) if is_known(part, known)]
     return tirx.all(*parts) if parts else None
@@ -323,7 +322,7 @@ class _Form:
         return found
 
     def clamped(self, load: Any) -> Any:
-        """The load with indices that stay inside the buffer, even where the guard went to the other factor."""
+        """The load with indices clamped to the buffer: its guard may have moved to the other factor."""
         analyzer = self._analyzer()
         indices = []
         for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
@@ -366,7 +365,8 @@ def summed_product(block: Any) -> tuple[Any, Any] | None:
         return None
     if condition is None:
         return product.a, product.b
-    # 0 · x is not 0 for an infinite x, but a guard says that there is no x: it moves to the factor it is about.
+    # The guard moves to the factor whose variables it tests. (0 · x is not 0 for an infinite x, but where the guard
+    # does not hold there is no x.)
     for guarded, other in ((product.a, product.b), (product.b, product.a)):
         if all(uses(guarded, variable) for variable in variables_of(condition)):
             zero = tirx.FloatImm("float32", 0.0)

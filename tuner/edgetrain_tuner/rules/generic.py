@@ -1,8 +1,8 @@
 """The rule that fits every kernel: inline, run outer loops in parallel, keep one contiguous loop innermost.
 
-The innermost loop is left to LLVM's vectoriser, which masks the lane-varying conditions of padding by itself and takes
-loops of any length. So the rule's whole art is choosing which loop is innermost: one along which the accesses are
-contiguous, with the reduction outside it; or a contiguous reduction, which LLVM may reassociate (deterministically).
+The innermost loop is left to LLVM's vectoriser, which masks the conditions of padding by itself and takes loops of any
+length. So the rule only chooses which loop is innermost: one along which accesses are contiguous, with the reduction
+outside it, or else a contiguous reduction, which LLVM may reassociate (deterministically).
 """
 
 from __future__ import annotations
@@ -17,15 +17,10 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Caches, Machine
 from edgetrain_tuner.rules.rule import Kernel
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values, require_names
 
-MINIMUM_PARALLEL_WORK = 1 << 15  # loop iterations under which waking threads costs more than it brings
-MAXIMUM_TILE = 512  # elements of the innermost loop: its accumulators stay in the first-level cache
-LEAST_TILE = MAXIMUM_TILE // 16
-MINIMUM_VECTOR_EXTENT = 4
-LARGEST_KEPT_TILE = 1024  # elements between a reduction and its epilogue: each thread keeps them on its stack
 PARAMETERS = ("spatial", "tile", "parallel")
 _TILE_SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 _SPATIAL, _REDUCE = 0, 2  # tirx.IterVar.iter_type
@@ -43,64 +38,66 @@ class Generic:
     def names(self, _kernel: Kernel) -> Sequence[str]:
         return PARAMETERS
 
-    def propose(self, kernel: Kernel, features: Features) -> Parameters:
-        blocks = _blocks(kernel)
+    def propose(self, kernel: Kernel, machine: Machine) -> Parameters:
+        blocks = _blocks(kernel, machine)
         spatial = tuple(int(block.prefers_spatial) for block in blocks)
         return {
             "spatial": spatial,
-            "tile": tuple(block.tile(s, features) for block, s in zip(blocks, spatial, strict=True)),
-            "parallel": tuple(int(features.cores > 1 and b.work >= MINIMUM_PARALLEL_WORK) for b in blocks),
+            "tile": tuple(block.tile(s, machine) for block, s in zip(blocks, spatial, strict=True)),
+            "parallel": tuple(
+                int(machine.cores > 1 and b.work >= machine.thresholds.parallel_iterations) for b in blocks
+            ),
         }
 
-    def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
+    def choices(self, kernel: Kernel, machine: Machine, name: str, before: Parameters) -> Sequence[Values]:
         """The proposal with one block's number changed."""
-        blocks = _blocks(kernel)
-        proposed = {**self.propose(kernel, features), **before}
+        blocks = _blocks(kernel, machine)
+        proposed = {**self.propose(kernel, machine), **before}
         found = [proposed[name]]
         for number, block in enumerate(blocks):
             values = {
                 "spatial": block.spatial_choices,
-                "tile": _tile_choices(block.run(proposed["spatial"][number])),
-                "parallel": (0, 1) if features.cores > 1 else (0,),
+                "tile": _tile_choices(block.run(proposed["spatial"][number]), machine.caches),
+                "parallel": (0, 1) if machine.cores > 1 else (0,),
             }[name]
             found += [(*found[0][:number], value, *found[0][number + 1 :]) for value in values]
         return sorted(set(found))
 
-    def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
-        self._checked(_blocks(kernel), features, parameters)
+    def check(self, kernel: Kernel, machine: Machine, parameters: Parameters) -> None:
+        self._checked(_blocks(kernel, machine), machine, parameters)
 
-    def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
+    def write(self, kernel: Kernel, machine: Machine, parameters: Parameters) -> Any:
         work = _Work.on(kernel)
         if work is None:
             require_names(parameters, PARAMETERS)
             return kernel.function
-        blocks, schedule = work.blocks(), work.schedule
-        self._checked(blocks, features, parameters)
+        blocks, schedule = work.blocks(machine), work.schedule
+        self._checked(blocks, machine, parameters)
         done: set[str] = set()
         for number, block in enumerate(blocks):
             if block.name in done:
                 continue
             choice = _Choice(**{name: parameters[name][number] for name in PARAMETERS})
             try:
-                done |= _schedule_block(schedule, block, choice)
+                done |= _schedule_block(schedule, block, choice, machine)
             except s_tir.ScheduleError:  # every primitive is valid by itself: the block keeps what was done so far
                 continue
         return schedule.mod["main"].without_attr("global_symbol")
 
-    def finishes_elements(self, kernel: Kernel, features: Features) -> bool:
-        """Whether the proposal computes all of the kernel where its first block, a sum, has a fresh tile."""
+    def finishes_elements(self, kernel: Kernel, machine: Machine) -> bool:
+        """Whether the proposal computes all later blocks for each tile of the first one, a sum."""
         work = _Work.on(kernel)
         if work is None:
             return False
-        first, *behind = work.blocks()
-        proposed = self.propose(kernel, features)
+        first, *behind = work.blocks(machine)
+        proposed = self.propose(kernel, machine)
         choice = _Choice(**{name: proposed[name][0] for name in PARAMETERS})
         try:
-            return _schedule_block(work.schedule, first, choice) == {block.name for block in behind}
+            return _schedule_block(work.schedule, first, choice, machine) == {block.name for block in behind}
         except s_tir.ScheduleError:
             return False
 
-    def _checked(self, blocks: Sequence[_Block], features: Features, parameters: Parameters) -> None:
+    def _checked(self, blocks: Sequence[_Block], machine: Machine, parameters: Parameters) -> None:
         require_names(parameters, PARAMETERS)
         for name in PARAMETERS:
             if len(parameters[name]) != len(blocks):
@@ -111,8 +108,8 @@ class Generic:
                 raise ScheduleRefusedError(f"block {number} has no such innermost loop")
             if tile < 0 or (tile and block.run(spatial) % tile):
                 raise ScheduleRefusedError(f"block {number}'s innermost loop of {block.run(spatial)} has no {tile}")
-            if parallel not in (0, 1) or (parallel and features.cores == 1):
-                raise ScheduleRefusedError(f"block {number} is not shared among {features.cores} cores")
+            if parallel not in (0, 1) or (parallel and machine.cores == 1):
+                raise ScheduleRefusedError(f"block {number} is not shared among {machine.cores} cores")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +177,9 @@ class _Block:
         """The innermost loop that a tile may be split off; 1 where there is none."""
         return self.spatial_run if spatial else 1
 
-    def tile(self, spatial: int, features: Features) -> int:
+    def tile(self, spatial: int, machine: Machine) -> int:
         """The proposed tile. Without sums to keep near, a machine without vectors gets one loop, not two: less code."""
-        return 0 if features.lanes == 1 and not self.reduce else _default_tile(self.run(spatial))
+        return 0 if machine.lanes == 1 and not self.reduce else _default_tile(self.run(spatial), machine.caches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,17 +197,17 @@ class _Work:
         module = tvm.IRModule({"main": kernel.inlined})
         return _Work(original=module, schedule=s_tir.Schedule(module))
 
-    def blocks(self) -> list[_Block]:
+    def blocks(self, machine: Machine) -> list[_Block]:
         root = self.schedule.get_sblock("root")
-        return [_block(self.schedule, block) for block in self.schedule.get_child_blocks(root)]
+        return [_block(self.schedule, block, machine) for block in self.schedule.get_child_blocks(root)]
 
 
-def _blocks(kernel: Kernel) -> list[_Block]:
+def _blocks(kernel: Kernel, machine: Machine) -> list[_Block]:
     work = _Work.on(kernel)
-    return [] if work is None else work.blocks()
+    return [] if work is None else work.blocks(machine)
 
 
-def _block(schedule: Any, block: Any) -> _Block:
+def _block(schedule: Any, block: Any, machine: Machine) -> _Block:
     info = schedule.get(block)
     loops = schedule.get_loops(block)
     axes = list(info.iter_vars)
@@ -220,6 +217,7 @@ def _block(schedule: Any, block: Any) -> _Block:
     accesses = _accesses(info) if is_plain else []
     tails = [_fusible_tail([axes[i] for i in group], accesses) for group in (spatial, reduce)]
     spatial_run = math.prod(int(axes[i].dom.extent) for i in spatial[-tails[0] :])
+    is_long = spatial_run >= machine.thresholds.vector_run
     return _Block(
         reference=block,
         name=info.name_hint,
@@ -231,17 +229,15 @@ def _block(schedule: Any, block: Any) -> _Block:
         spatial_run=spatial_run,
         prefers_spatial=is_plain
         and bool(spatial)
-        and (not reduce or _prefers_spatial(axes, spatial, reduce, accesses, spatial_run)),
+        and (not reduce or (is_long and _prefers_spatial(axes, spatial, reduce, accesses))),
         work=math.prod(int(a.dom.extent) for a in axes),
     )
 
 
 def _prefers_spatial(
-    axes: Sequence[Any], spatial: Sequence[int], reduce: Sequence[int], accesses: Sequence[_Access], run: int
+    axes: Sequence[Any], spatial: Sequence[int], reduce: Sequence[int], accesses: Sequence[_Access]
 ) -> bool:
     """Whether the last output axis, rather than the last reduction axis, should run innermost."""
-    if run < MINIMUM_VECTOR_EXTENT:
-        return False
     along_output = _strided_accesses(axes[spatial[-1]].var, accesses)
     along_reduction = _strided_accesses(axes[reduce[-1]].var, accesses)
     return along_output <= along_reduction
@@ -288,7 +284,7 @@ def _step(index: Any, variable: Any) -> int | None:
     return int(coefficients[0])
 
 
-def _schedule_block(schedule: Any, block: _Block, choice: _Choice) -> set[str]:
+def _schedule_block(schedule: Any, block: _Block, choice: _Choice, machine: Machine) -> set[str]:
     """Schedules one block; returns the names of the later blocks it took along."""
     if not block.is_plain:
         return set()
@@ -309,14 +305,14 @@ def _schedule_block(schedule: Any, block: _Block, choice: _Choice) -> set[str]:
     if not reduction:
         return set()
     tile = math.prod(int(schedule.get(loop).extent) for loop in inner)
-    fits_a_stack = outermost is not None and tile <= LARGEST_KEPT_TILE
+    fits_a_stack = outermost is not None and tile <= machine.limits.stack_elements
     taken = _take_epilogue(schedule, block.reference, outermost) if fits_a_stack else set()
     schedule.decompose_reduction(block.reference, reduction[0])
     return taken
 
 
 def _take_epilogue(schedule: Any, block: Any, loop: Any) -> set[str]:
-    """Moves the elementwise consumers of a reduction to where its result is fresh: a tile is kept, not the tensor."""
+    """Computes the elementwise consumers of a reduction tile by tile, so that only a tile of it is stored."""
     taken = {schedule.get(block).name_hint}
     waiting = list(schedule.get_consumers(block))
     while waiting:
@@ -345,17 +341,17 @@ def _split_tail(schedule: Any, loops: Sequence[Any], tail: int, tile: int) -> tu
     return [*outer, before], [inside]
 
 
-def _default_tile(extent: int) -> int:
-    """The largest divisor up to MAXIMUM_TILE of a long loop, unless that is small; 0 where it is not split."""
-    tile = max((d for d in range(1, MAXIMUM_TILE + 1) if extent % d == 0), default=1)
-    return 0 if extent <= MAXIMUM_TILE or tile < LEAST_TILE else tile
+def _default_tile(extent: int, caches: Caches) -> int:
+    """The largest divisor of a long loop that the cache keeps, unless that is small; 0 where it is not split."""
+    tile = max((d for d in range(1, caches.inner_loop + 1) if extent % d == 0), default=1)
+    return 0 if extent <= caches.inner_loop or tile < caches.least_inner_loop else tile
 
 
-def _tile_choices(extent: int) -> list[int]:
+def _tile_choices(extent: int, caches: Caches) -> list[int]:
     """Divisors about evenly spaced in the logarithm, none of them so long that it fits no first-level cache."""
-    divisors = [d for d in range(LEAST_TILE, min(extent, 8 * MAXIMUM_TILE)) if extent % d == 0]
+    divisors = [d for d in range(caches.least_inner_loop, min(extent, 8 * caches.inner_loop)) if extent % d == 0]
     nearest = {min(divisors, key=lambda d: abs(math.log2(d / size))) for size in _TILE_SIZES if divisors}
-    return sorted({0, _default_tile(extent), *nearest})
+    return sorted({0, _default_tile(extent, caches), *nearest})
 
 
 def _reorder(schedule: Any, loops: Sequence[Any]) -> None:

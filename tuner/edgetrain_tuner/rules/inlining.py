@@ -1,4 +1,4 @@
-"""Inlining: what every rule does first, so that a fused kernel's intermediates need no memory."""
+"""Inlines the intermediates of a fused kernel, so that they need no memory: the first step of every rule."""
 
 from __future__ import annotations
 

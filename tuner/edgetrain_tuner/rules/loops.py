@@ -1,4 +1,4 @@
-"""Loops and positions, in the index type of the kernel they are written for."""
+"""Builders for loops and index expressions, in the index type of the kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tvm.ir import Call
 REGISTERS = "local"  # the scope of buffers that a code generator must keep in registers or on the stack
 SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
 VECTORIZED, UNROLLED = tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED
-_MOST_UNEVEN = 1.1  # how much more than a fair share of each kind of jobs a task may get
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,10 @@ class Loops:
     def along(
         self, name: str, extent: int, lanes: int, body: Callable[[Any], Any], *, with_choices: bool = False
     ) -> Any:
-        """`body` for every index, by vectors, the last of them as wide as what is left.
+        """`body` for every index, vectorised; the last vector is narrower where `lanes` does not divide the extent.
 
-        Where `body` calls or chooses something, lane by lane, it is a plain loop: LLVM knows how. `with_choices`, a
-        `Select` is in vectors, too: both of what it chooses from are computed in any case.
+        Where `body` has a call or a condition it is a plain loop, which LLVM vectorises better. `with_choices`, a
+        `Select` is vectorised too: both of its values are computed in any case.
         """
         is_plain = is_straight if with_choices else is_arithmetic
         if not is_plain(body(self.number(0))):
@@ -56,7 +55,7 @@ class Loops:
             parts.append(vector(self.number(whole * lanes), rest))
         return sequence(*parts)
 
-    def dealt(
+    def deinterleave(
         self,
         count: int,
         lanes: int,
@@ -66,8 +65,8 @@ class Loops:
     ) -> Any:
         """`write(phase, n, read(n · stride + phase))` for every n below `count` and every phase of the stride.
 
-        By vectors that are read in the order of memory and taken apart in registers; the last one ends with the last n,
-        and does some over again.
+        Vectors are read in the order of memory and deinterleaved in registers. The last vector ends with the last n, so
+        it may overlap the one before.
         """
         width = min(lanes, 1 << (count.bit_length() - 1))
 
@@ -100,7 +99,7 @@ class Loops:
 
         return descend(0, [])
 
-    def shared_out(
+    def distribute(
         self,
         jobs: int,
         tasks: int,
@@ -109,18 +108,20 @@ class Loops:
         *,
         kinds: int = 1,
         blocks: int = 1,
+        most_uneven: float = 1.0,
     ) -> Any:
-        """`job(task, number)` for every number, in `tasks` that run side by side; each does `begin(task)` first.
+        """`job(task, number)` for every number, in `tasks` that run in parallel; each runs `begin(task)` first.
 
-        A task gets numbers that follow each other. Where there are several `kinds` of jobs, so many of the first, then
-        as many of the second, and some kinds take longer than others, it gets a fair share of each: the same ones of
-        all kinds, for these may write side by side, and what two cores write in turns travels between them. Every
-        `blocks`-th job has the same rows: a task keeps to its own blocks where all tasks get as many.
+        A task gets consecutive numbers. Jobs may be of several `kinds`, first all of one, then as many of the next, of
+        which some take longer: then a task gets the same share of each kind, and the same numbers within it. These
+        write next to each other, and a cache line that two cores write travels between them. Where a share would be
+        more than `most_uneven` times a fair one, task t of n gets every n-th job instead. So it does where `blocks` is
+        a multiple of `tasks`: every `blocks`-th job has the same rows, and a task then keeps to its own rows.
         """
         of_a_kind = jobs // kinds
         share = -(-of_a_kind // tasks)
-        if kinds > 1 and (blocks % tasks == 0 or tasks * share > _MOST_UNEVEN * of_a_kind):
-            return self._dealt_out(jobs, tasks, begin, job)
+        if kinds > 1 and (blocks % tasks == 0 or tasks * share > most_uneven * of_a_kind):
+            return self._distribute_in_turn(jobs, tasks, begin, job)
 
         def task(number: Any) -> Any:
             def one(index: Any) -> Any:
@@ -132,10 +133,10 @@ class Loops:
 
         return self.loop("task", tasks, task, PARALLEL if tasks > 1 else SERIAL)
 
-    def _dealt_out(
+    def _distribute_in_turn(
         self, jobs: int, tasks: int, begin: Callable[[Any], list[Any]], job: Callable[[Any, Any], Any]
     ) -> Any:
-        """As `shared_out`, every `tasks`-th job to a task."""
+        """As `distribute`, with every `tasks`-th job for a task."""
 
         def task(number: Any) -> Any:
             def one(index: Any) -> Any:
@@ -148,12 +149,12 @@ class Loops:
 
 
 def is_arithmetic(node: Any) -> bool:
-    """Whether nothing is called in a statement, and nothing chosen by a condition."""
+    """Whether a statement has no calls and no `Select`."""
     return not _contains(node, (Call, tirx.Select))
 
 
 def is_straight(node: Any) -> bool:
-    """Whether nothing is called in a statement, and nothing left out by a condition."""
+    """Whether a statement has no calls and no branches."""
     return not _contains(node, (Call, tirx.IfThenElse))
 
 
@@ -171,8 +172,8 @@ def when_all(conditions: Sequence[Any], statement: Any) -> Any:
     return tirx.IfThenElse(tirx.all(*conditions), statement, None) if conditions else statement
 
 
-def fetched(load: Any) -> Any:
-    """Asks for what a later load will read. Nothing is read yet: the place need not exist."""
+def prefetch(load: Any) -> Any:
+    """Prefetches what a later load will read. The address may be out of bounds."""
     read, keep, data = (tirx.IntImm("int32", value) for value in (0, 3, 1))
     return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", tirx.address_of(load), read, keep, data))
 

@@ -1,4 +1,4 @@
-"""What a schedule rule is: parameters from a model of the machine, loops from parameters, and which others to try."""
+"""What a rule is: it proposes parameters from a model of the machine, lists others to try, and writes loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.rules.contraction import Contraction
 from edgetrain_tuner.rules.inlining import inlined
 from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
@@ -16,14 +16,14 @@ from edgetrain_tuner.schedule import Parameters, ScheduleRefusedError, Values
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A PrimFunc and what all rules want to know of it; `contraction` is None where it is no sum of products."""
+    """A PrimFunc and what all rules ask about it; `contraction` is None where it is no sum of products."""
 
     function: Any
     contraction: Contraction | None
     _derived: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What a rule has to work out about the kernel, once."""
+        """The result of `make`, computed once for each key: analyses that several calls of a rule need."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]
@@ -36,7 +36,7 @@ class Kernel:
 
 
 class Rule(Protocol):
-    """A way to write kernels of a family. Parameters come in an order: what may be chosen depends on those before."""
+    """Writes kernels of one family. Parameters have an order: which values fit depends on the parameters before."""
 
     @property
     def name(self) -> str: ...
@@ -45,64 +45,64 @@ class Rule(Protocol):
         """The parameters, in their order."""
         ...
 
-    def propose(self, kernel: Kernel, features: Features) -> Parameters | None:
+    def propose(self, kernel: Kernel, machine: Machine) -> Parameters | None:
         """The parameters that need no search; None if the rule has nothing to say about the kernel."""
         ...
 
-    def choices(self, kernel: Kernel, features: Features, name: str, before: Parameters) -> Sequence[Values]:
+    def choices(self, kernel: Kernel, machine: Machine, name: str, before: Parameters) -> Sequence[Values]:
         """Values of a parameter worth trying, growing, after those `before` it.
 
         Each leads to a schedule that fits; of a rule that `CarriesOver`, some are still refused when they are written.
         """
         ...
 
-    def check(self, kernel: Kernel, features: Features, parameters: Parameters) -> None:
+    def check(self, kernel: Kernel, machine: Machine, parameters: Parameters) -> None:
         """Raises `ScheduleRefusedError` where the parameters do not fit the kernel or the registers."""
         ...
 
-    def write(self, kernel: Kernel, features: Features, parameters: Parameters) -> Any:
+    def write(self, kernel: Kernel, machine: Machine, parameters: Parameters) -> Any:
         """The scheduled PrimFunc. Raises `ScheduleRefusedError` like `check`."""
         ...
 
 
 @runtime_checkable
 class CarriesOver(Protocol):
-    """A rule without a proposal: it carries parameters over to another kernel by itself."""
+    """A rule without proposals, which adapts parameters to another kernel by itself."""
 
-    def carried_over(self, kernel: Kernel, features: Features, wanted: Parameters) -> dict[str, Values]:
+    def carried_over(self, kernel: Kernel, machine: Machine, wanted: Parameters) -> dict[str, Values]:
         """The nearest parameters that fit. Raises `ScheduleRefusedError` where there are none."""
         ...
 
 
-def fits(rule: Rule, kernel: Kernel, features: Features, parameters: Parameters) -> bool:
+def fits(rule: Rule, kernel: Kernel, machine: Machine, parameters: Parameters) -> bool:
     try:
-        rule.check(kernel, features, parameters)
+        rule.check(kernel, machine, parameters)
     except ScheduleRefusedError:
         return False
     return True
 
 
-def refitted(rule: Rule, kernel: Kernel, features: Features, wanted: Parameters) -> dict[str, Values]:
+def refitted(rule: Rule, kernel: Kernel, machine: Machine, wanted: Parameters) -> dict[str, Values]:
     """The parameters as they are where they fit, else the nearest choices one after the other.
 
     Near is near in the logarithm: from 4 to 8 is as far as from 32 to 64. A missing parameter gets its proposed value.
     Raises `ScheduleRefusedError` where the rule cannot write the kernel at all.
     """
-    if fits(rule, kernel, features, wanted):
+    if fits(rule, kernel, machine, wanted):
         return dict(wanted)
     if isinstance(rule, CarriesOver):
-        return rule.carried_over(kernel, features, wanted)
-    proposed = rule.propose(kernel, features)
+        return rule.carried_over(kernel, machine, wanted)
+    proposed = rule.propose(kernel, machine)
     if proposed is None:
         raise ScheduleRefusedError(f"rule {rule.name} does not write this kernel")
     chosen: dict[str, Values] = {}
     for name in rule.names(kernel):
         target = wanted.get(name, proposed[name])
-        choices = rule.choices(kernel, features, name, chosen)
+        choices = rule.choices(kernel, machine, name, chosen)
         if not choices:
             return dict(proposed)
         chosen[name] = min(choices, key=lambda value: (distance(value, target), value))
-    return chosen if fits(rule, kernel, features, chosen) else dict(proposed)
+    return chosen if fits(rule, kernel, machine, chosen) else dict(proposed)
 
 
 def distance(one: Values, other: Values) -> float:
@@ -114,16 +114,16 @@ def distance(one: Values, other: Values) -> float:
 
 
 def neighbours_of(
-    rule: Rule, kernel: Kernel, features: Features, parameters: Parameters
+    rule: Rule, kernel: Kernel, machine: Machine, parameters: Parameters
 ) -> Iterator[tuple[str, dict[str, Values]]]:
     """Each parameter moved to the next choice on either side, the later ones refitted to it; with the moved name."""
     names = [name for name in rule.names(kernel) if name in parameters]
     for position, name in enumerate(names):
         before = {n: parameters[n] for n in names[:position]}
-        choices = rule.choices(kernel, features, name, before)
+        choices = rule.choices(kernel, machine, name, before)
         for value in _next_to(choices, parameters[name]):
             try:
-                moved = refitted(rule, kernel, features, {**parameters, name: value})
+                moved = refitted(rule, kernel, machine, {**parameters, name: value})
             except ScheduleRefusedError:
                 continue
             if moved[name] == value and moved != dict(parameters):

@@ -1,6 +1,6 @@
-"""Axes cut where a condition on them changes, so that a loop over a segment has no conditions left.
+"""Cuts an axis where a condition on it changes, so that a loop over one segment needs no condition.
 
-An axis may also be taken apart into phases: where a kernel divides it by 2, its even and its odd places read different
+An axis may also be split into phases: where a kernel divides an index by 2, even and odd places read different
 neighbours, but each of them reads consecutive ones.
 """
 

@@ -19,36 +19,30 @@ from edgetrain.targets.device import Codegen
 from edgetrain.targets.host import read_host
 from edgetrain.toolchain.c_compiler import host_triple
 from edgetrain_tuner import rules
-from edgetrain_tuner.features import Features
+from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.measure.outcome import MeasuringLostError
-from edgetrain_tuner.rules import blocking, packed_product
 from edgetrain_tuner.schedule import Schedule
 from tests.edgetrain.processors import processor
+from tests.edgetrain_tuner.machines import eager
 
 pytestmark = pytest.mark.compile
 
 ISA = read_host().isa
 HERE = processor(host_triple().text, ISA.cpu, ISA.features)
 ARM = processor("aarch64-linux-gnu", "cortex-a72", "+neon")
-FEATURES = Features(vector_bits=128, vector_registers=16, cores=2)
+MACHINE = eager(Machine(vector_bits=128, vector_registers=16, cores=2))
 BY_ENV = Runner(command=("env",))
 
 
-@pytest.fixture(autouse=True)
-def _small_kernels_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_product, "MINIMUM_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(blocking, "MINIMUM_PARALLEL_MULTIPLY_ADDS", 0)
-
-
 def _here(folder: Path, runner: Runner = BY_ENV) -> DeviceBench:
-    return DeviceBench(HERE, FEATURES, runner, threads=2, folder=folder)
+    return DeviceBench(HERE, MACHINE, runner, threads=2, folder=folder)
 
 
 def _emulated(folder: Path) -> DeviceBench:
     if shutil.which("qemu-aarch64-static") is None:
         pytest.skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
-    return DeviceBench(ARM, FEATURES, runner_of("emulator", ARM.triple), threads=2, folder=folder)
+    return DeviceBench(ARM, MACHINE, runner_of("emulator", ARM.triple), threads=2, folder=folder)
 
 
 def _product() -> Any:
@@ -72,8 +66,8 @@ def _mixed() -> Any:
 
 
 def _others(function: Any) -> list[Schedule]:
-    default, *_ = rules.propose(function, FEATURES)
-    return [schedule for _, schedule in rules.neighbours(function, default, FEATURES)][:2]
+    default, *_ = rules.propose(function, MACHINE)
+    return [schedule for _, schedule in rules.neighbours(function, default, MACHINE)][:2]
 
 
 @pytest.mark.parametrize(("place", "status"), [(_here, "measured"), (_emulated, "checked")])
@@ -81,7 +75,7 @@ def test_a_candidate_is_compared_and_timed_where_there_is_a_clock_to_believe(
     place: Callable[[Path], DeviceBench], status: str, tmp_path: Path
 ) -> None:
     bench, function = place(tmp_path), _product()
-    assert "T.parallel" in rules.schedule(function, FEATURES).script()
+    assert "T.parallel" in rules.schedule(function, MACHINE).script()
     opened = bench.open(0, Subject(function=function, outputs=1))
     assert opened.against == "unscheduled"
     for schedule in _others(function):

@@ -25,13 +25,12 @@ from edgetrain.targets.device import Rates
 from edgetrain_tuner.cache.entry import Entry, Workload
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.teams import Team
-from edgetrain_tuner.features import Features
 from edgetrain_tuner.measure.worker import Limits
 from edgetrain_tuner.workload import workload_of
 from tests.edgetrain.compiler.search.scripted_measuring import asked, measuring
 from tests.edgetrain.compiler.test_compile import _request
 from tests.edgetrain.compiler.test_schedules import CODEGEN, TARGET, _found, _product_of, _with_rows
-from tests.edgetrain_tuner.measure.stand_in import FEATURES
+from tests.edgetrain_tuner.measure.stand_in import AVX2
 from tests.edgetrain_tuner.measure.test_bench import product, tile_of
 
 pytestmark = pytest.mark.compile
@@ -97,7 +96,7 @@ class Machine:
     ) -> Chosen:
         bench = TrialBench(
             extracted=self._extracted,
-            features=Features(vector_bits=128, vector_registers=16, cores=1),
+            machine=dataclasses.replace(AVX2, vector_bits=128),
             request=REQUEST,
             terms=_terms(measuring(mode, self.log), seconds=seconds, limits=limits, batches=batches),
             progress=lambda done, total: self.progress.append((done, total)),
@@ -267,7 +266,7 @@ def test_numbers_are_compared_and_processes_are_restarted_in_earnest(
     command = (sys.executable, "-m", "tests.edgetrain_tuner.measure.stand_in")
     bench = TrialBench(
         extracted=Extracted(graph=graph, kernels=(kernel,), initial={}),
-        features=FEATURES,
+        machine=AVX2,
         request=REQUEST,
         terms=_terms(command, seconds=None, limits=Limits(compile_s=5.0)),
         progress=lambda *_: None,
