@@ -40,13 +40,16 @@ def nothing_kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look.
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all processes of a session: what `pytest -n` has built in one, the others find."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
-    One for all processes of a session: what `pytest -n` has built in one, the others find.
-    """
-    session = tmp_path_factory.getbasetemp()
-    home = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "cache"
+
+@pytest.fixture(scope="session")
+def cache_home(session_folder: Path) -> Path:
+    """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look."""
+    home = session_folder / "cache"
     home.mkdir(exist_ok=True)
     return home
 

@@ -19,6 +19,7 @@ import onnx
 
 from edgetrain.compiler.client import refused
 from edgetrain.compiler.compiled import FACTS, GRAPH, INITIAL, MODEL, kernels_file
+from edgetrain.compiler.quick_start import do_without_torch
 from edgetrain.compiler.request import ZOO, CompileRequest, ModelSource
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
 from edgetrain.compiler.search.request import TUNED, TUNING, TuneRequest
@@ -47,6 +48,7 @@ def main() -> int:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     job = json.load(sys.stdin)
+    do_without_torch()
     try:
         _JOBS[job["job"]](job, Path(job["out"]), channel)
     except EdgetrainError as error:

@@ -8,7 +8,7 @@ from typing import Any
 from onnx import TensorProto, helper
 
 from edgetrain.errors import UnsupportedError, UsageError
-from edgetrain.model.control_flow import captured_names
+from edgetrain.model.captured_names import captured_names
 from edgetrain.model.load import ONNX_DOMAINS
 
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})

@@ -13,7 +13,8 @@ from onnx import TensorProto, numpy_helper
 
 from edgetrain._tvm import relax, runtime, shape_of
 from edgetrain.errors import EdgetrainError, ModelError
-from edgetrain.model.control_flow import captured_names, take_branch, unroll_loop, unroll_scan
+from edgetrain.model.captured_names import captured_names
+from edgetrain.model.control_flow import take_branch, unroll_loop, unroll_scan
 from edgetrain.model.converters import CONVERTERS, FOREIGN_CONVERTERS, CannotConvert, NodeContext
 from edgetrain.model.fold import fold_node, is_small, known_extent
 from edgetrain.model.load import ONNX_DOMAINS, require_text

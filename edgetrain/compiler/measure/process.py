@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from edgetrain.compiler.quick_start import do_without_torch
 from edgetrain.targets.device import Codegen
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -30,6 +31,7 @@ def main() -> int:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     hello = json.loads(sys.stdin.readline())
+    do_without_torch()
     from edgetrain.compiler.measure.device_bench import DeviceBench
     from edgetrain.compiler.measure.kernel_library import KernelLibrary
     from edgetrain.compiler.measure.runners import Runner

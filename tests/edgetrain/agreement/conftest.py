@@ -1,6 +1,8 @@
-"""One workshop for the whole session: what one test compiled, the next one finds."""
+"""One workshop for the whole session: what one test compiled, the next one finds, in whatever process it runs."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +11,9 @@ from tests.edgetrain.agreement.workshop import Workshop
 
 
 @pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    root = tmp_path_factory.mktemp("workshop")
-    (root / "run").mkdir()
+def workshop(session_folder: Path) -> Workshop:
+    root = session_folder / "workshop"
+    root.mkdir(exist_ok=True)
     return Workshop(root=root)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ class FixedBatches:
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Builds and runs programs in `root`; what was built once is not built again."""
+    """Builds and runs programs in `root`; what was built once is not built again. Processes may share it."""
 
     root: Path
 
@@ -84,8 +85,11 @@ class Workshop:
         """What the compiler is asked for, the model saved as a file."""
         content = proto.SerializeToString(deterministic=True)
         path = self.root / "models" / f"{hashlib.sha256(content).hexdigest()[:16]}.onnx"
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(content)
+            Path(file.name).replace(path)  # whole or not at all: other processes read it
         device = self.target.device
         return CompileRequest(
             model=ModelSource(source=str(path)),
@@ -135,13 +139,13 @@ class Workshop:
     ) -> Trained:
         """The real loop over the listed batches, `options.accumulate` of them in a step."""
         program = self.build(compiled, plan or self.plan(compiled))
-        with self.engine(program, threads=threads) as engine:
+        with self.engine(program, threads=threads) as engine, tempfile.TemporaryDirectory(dir=self.root) as out:
             initial = parameters_of(engine, program)
             outcome = train(
                 engine,
                 FixedBatches(batches),
                 settings_of(compiled, options, learning_rate),
-                out=self.root / "run",
+                out=Path(out),
             )
             return Trained(losses=outcome.progress.losses, initial=initial, final=parameters_of(engine, program))
 

@@ -108,7 +108,7 @@ def test_the_plan_that_keeps_everything_does_not_fit_where_the_tight_one_does(
 _COMMAND = """
 import resource, sys
 from pathlib import Path
-from edgetrain import pipeline  # with NumPy, whose own buffers are not what is limited
+from edgetrain.pipeline import fit  # with NumPy, whose own buffers are not what is limited
 from edgetrain.cli.entry import main
 
 lines = Path("/proc/self/status").read_text().splitlines()
