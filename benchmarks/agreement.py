@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import show_table, write_json
+from benchmarks.models import small_networks as models
+from benchmarks.models.real_networks import REAL_CASES, RealCase
+from benchmarks.models.small_cases import CASES, Case
+from benchmarks.references import optional_torch, torch_reference
+from benchmarks.references.kinks import KinkWatch, nearest_reference
+from benchmarks.references.trained import STEPS, Batch, Differences, Trained, differences, make_batches
+from benchmarks.references.workshop import Workshop
 from edgetrain.graph.options import TrainOptions
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement import optional_torch, torch_reference
-from tests.edgetrain.agreement.kinks import KinkWatch, nearest_reference
-from tests.edgetrain.agreement.real_models import REAL_CASES, RealCase
-from tests.edgetrain.agreement.test_against_torch import CASES, Case
-from tests.edgetrain.agreement.trained import STEPS, Batch, Differences, Trained, differences, make_batches
-from tests.edgetrain.agreement.workshop import Workshop
 
 _COLUMNS = ("model", "seed", "n", "loss", "value", "update")
 _TORCH_COLUMNS = ("torch_float32_loss", "torch_float32_value", "torch_float32_update")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import emulated_board as board
 from benchmarks.measure import add_json_option, publish
 from edgetrain.compiler.fuse_updates import fuse_updates
 from edgetrain.compiler.lower import Lowered, compile_kernels, lower, scratch_of
@@ -42,7 +43,6 @@ from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_
 from edgetrain.targets.profile import Target, load_target
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner.machine import Machine
-from tests.edgetrain.program import emulated_board as board
 
 TARGETS = ("cortex-m4", "cortex-m7")
 STEPS = 2  # the last is counted

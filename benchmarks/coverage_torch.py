@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from benchmarks.references import torch_reference
+from benchmarks.references.optional_torch import IS_MISSING, torch
+from benchmarks.references.trained import relative_difference
 from edgetrain.graph.ir import LABELS, Role, TrainGraph
 from edgetrain.model.output import trained_output
 from edgetrain.run.checks.gradient_check import gradients_of
 from edgetrain.run.engines.engine import Array, Engine
-from tests.edgetrain.agreement import torch_reference
-from tests.edgetrain.agreement.optional_torch import IS_MISSING, torch
-from tests.edgetrain.agreement.trained import relative_difference
 
 
 def worst_difference(engine: Engine, graph: TrainGraph, model: Path, trained: tuple[str, ...]) -> float | None:

@@ -62,7 +62,7 @@ def _run_in_child(first: int, count: int) -> list[str]:
 
 
 def _run_chunk(first: int, count: int) -> None:
-    from tests.edgetrain.model.fuzzing import outcome_of
+    from benchmarks.importing.fuzzing import outcome_of
 
     with tempfile.TemporaryDirectory(prefix="edgetrain-fuzz-") as folder:
         for number in range(first, first + count):

@@ -94,12 +94,12 @@ class Prepared:
     compiled: Compiled
     cache: BuildCache
 
-    def plan(self, budget_bytes: int | None = None, *, thrift_share: float = USUAL.thrift_share) -> Plan:
-        """As `fit` plans: without a budget a thrifty plan. Raises `PlanInfeasibleError` where it is too small."""
+    def plan(self, budget_bytes: int | None = None, *, allowed_slowdown: float = USUAL.allowed_slowdown) -> Plan:
+        """As `fit` plans. Raises `PlanInfeasibleError` where the budget is too small."""
         graph = self.compiled.graph
         costs = analytic_costs_by_function(graph, load_target(HOST).device.rates)
         budget = Budget(memory_bytes=None if budget_bytes is None else Bytes(budget_bytes))
-        return make_plan(graph, budget, costs, options=replace(USUAL, thrift_share=thrift_share))
+        return make_plan(graph, budget, costs, options=replace(USUAL, allowed_slowdown=allowed_slowdown))
 
     def program(self, plan: Plan, *, profile: bool = False) -> Artifact:
         """With `profile`, one that counts the seconds of each op."""

@@ -39,7 +39,7 @@ from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.zoo import small_cnn
 from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
-from edgetrain.run.loop.warm_up import rehearse_mathematics
+from edgetrain.run.loop.warm_up import warm_up_mathematics
 from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 
 ROUNDS = 12
@@ -84,8 +84,8 @@ def _prepare(name: str) -> Prepared:
 
 def budgets_of(prepared: Prepared) -> list[int | None]:
     """No budget, then from loose to the smallest that has a plan."""
-    keep_all = prepared.plan(thrift_share=0.0).peak_bytes
-    least = _smallest_budget(prepared, prepared.plan(thrift_share=0.0).persistent_bytes, keep_all)
+    keep_all = prepared.plan(allowed_slowdown=0.0).peak_bytes
+    least = _smallest_budget(prepared, prepared.plan(allowed_slowdown=0.0).persistent_bytes, keep_all)
     return [None, *(round(least + share * (keep_all - least)) for share in reversed(_SHARES))]
 
 
@@ -105,10 +105,10 @@ def _smallest_budget(prepared: Prepared, infeasible: int, feasible: int) -> int:
 def measure_growth(name: str, budget: int | None) -> dict[str, Any]:
     """What the arena and the process used for three steps; meant for a fresh process."""
     prepared = _prepare(name)
-    program = prepared.program(prepared.plan(budget, thrift_share=0.0))
+    program = prepared.program(prepared.plan(budget, allowed_slowdown=0.0))
     (model_input,) = prepared.compiled.facts["inputs"]
     planned_process = planned_process_bytes(program, threads=1)
-    rehearse_mathematics()
+    warm_up_mathematics()
     with tempfile.TemporaryDirectory() as pages:
         before = resident_bytes()
         can_reset = reset_peak()
@@ -132,12 +132,12 @@ def measure_slowdown(prepared: Prepared, budget: int | None, rounds: int) -> dic
     """A step under the budget against a step that keeps everything, in turns."""
     with tempfile.TemporaryDirectory() as pages, ExitStack() as stack:
         open_engine = partial(LocalEngine, threads=1, page_directory=Path(pages))
-        keep = stack.enter_context(open_engine(prepared.program(prepared.plan(thrift_share=0.0))))
+        keep = stack.enter_context(open_engine(prepared.program(prepared.plan(allowed_slowdown=0.0))))
         fill_inputs(keep, prepared.compiled, classes=CLASSES)
         if budget is None:
             timing = time_in_turns({"keep-all": stepper(keep)}, rounds=rounds)["keep-all"]
             return {"seconds": timing.seconds, "slowdown": 1.0, "spread": timing.spread, "n": timing.n}
-        tight = stack.enter_context(open_engine(prepared.program(prepared.plan(budget, thrift_share=0.0))))
+        tight = stack.enter_context(open_engine(prepared.program(prepared.plan(budget, allowed_slowdown=0.0))))
         fill_inputs(tight, prepared.compiled, classes=CLASSES)
         both = time_in_turns({"keep-all": stepper(keep), "budget": stepper(tight)}, rounds=rounds)
         timing = both["budget"]

@@ -75,7 +75,7 @@ def temporary_bytes(plan: Plan) -> int:
 def paged_bytes(prepared: Prepared, plan: Plan) -> int:
     """Bytes that one step moves, both ways."""
     tensors = prepared.compiled.graph.tensors
-    steps = plan.schedules["step"].steps
+    steps = plan.functions["step"].steps
     return sum(tensors[step.tensor].nbytes for step in steps if isinstance(step, PageOut | PageIn))
 
 
@@ -128,7 +128,7 @@ def measure(prepared: Prepared, plan: Plan, pages: Path, *, rounds: int) -> Iter
             yield {
                 "model": prepared.name,
                 "of keep-all": plan.peak_bytes / (plan.keep_all_bytes or plan.peak_bytes),
-                "pages": sum(isinstance(s, PageOut | PageIn) for s in plan.schedules["step"].steps),
+                "pages": sum(isinstance(s, PageOut | PageIn) for s in plan.functions["step"].steps),
                 "MB moved": moved / 1e6,
                 "unthrottled ms": free_s * 1e3,
                 "transfers ms": share * free_s * 1e3,

@@ -48,7 +48,7 @@ FORMAT = "edgetrain.benchmark/planner/1"
 Row = dict[str, object]
 Rows = Iterable[Mapping[str, object]]
 
-_LARGE_LIMIT_S = 55.0  # with the quick schedules before, a minute
+_LARGE_LIMIT_S = 55.0  # with the quick plans before, a minute
 _SWEEP_LIMIT_S = 5.0
 _PAGING_ROUNDS = 60  # of steps of some tens of milliseconds
 _PAGED_MODELS = ("zoo:digits-cnn-bn",)

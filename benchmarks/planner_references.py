@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 import time
 
+from benchmarks.random_placements import random_placement
 from edgetrain.planner.placement.brute_force import cheapest_placement
 from edgetrain.planner.placement.model import place
 from edgetrain.planner.references.brute_force import cheapest
 from edgetrain.planner.references.instance_file import Instance, InstanceOp, instance_problem, replay_instance
 from edgetrain.planner.references.solve_instance import Case, solve_instance
 from edgetrain.units import Bytes, Joules, Seconds
-from tests.edgetrain.planner.placement.random_problems import random_placement
 
 Row = dict[str, object]
 

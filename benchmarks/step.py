@@ -43,6 +43,7 @@ from benchmarks.measure import Prepared, Timing, add_json_option, publish, run_i
 from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take_turn
 from benchmarks.peers.step_graph import read_step_graph, step_flops
+from benchmarks.references.trained import Batch
 from benchmarks.step_models import RATE, SUBJECTS, Subject, chosen, fill, made_batch
 from edgetrain.errors import ModelError, PlanInfeasibleError
 from edgetrain.graph.ir import LOSS
@@ -50,7 +51,6 @@ from edgetrain.planner.plan import Plan
 from edgetrain.run.engines.engine import scalar
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
-from tests.edgetrain.agreement.trained import Batch
 
 PEERS = ("torch", "torch-compile", "jax", "ort")
 LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step

@@ -14,13 +14,13 @@ import numpy as np
 import onnx
 
 from benchmarks.measure import Prepared, prepare, saved_model
+from benchmarks.models.drawn_networks import mobilenet_v2, resnet18
+from benchmarks.models.small_networks import Net
+from benchmarks.references.trained import Batch
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.ir import LABELS, LEARNING_RATE, TrainGraph
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.run.engines.engine import Engine
-from tests.edgetrain.agreement.drawn_models import mobilenet_v2, resnet18
-from tests.edgetrain.agreement.onnx_models import Net
-from tests.edgetrain.agreement.trained import Batch
 
 CLASSES = 6  # of every model: those that come with another head get a new one
 RATE = 1e-4

@@ -43,7 +43,9 @@ def programs(prepared: Prepared) -> tuple[Artifact, Artifact]:
     """The one that keeps everything, and the smallest."""
     graph = prepared.compiled.graph
     costs = analytic_costs_by_function(graph, load_target(HOST).device.rates)
-    return prepared.program(prepared.plan(thrift_share=0.0)), prepared.program(smallest_plan(graph, Budget(), costs))
+    return prepared.program(prepared.plan(allowed_slowdown=0.0)), prepared.program(
+        smallest_plan(graph, Budget(), costs)
+    )
 
 
 def undisturbed(prepared: Prepared, program: Artifact, steps: int) -> bytes:

@@ -20,6 +20,7 @@ from typing import Any
 import onnx
 
 from benchmarks.measure import show_table
+from benchmarks.models.drawn_networks import mobilenet_v2, resnet18
 from benchmarks.step_models import IMAGE_SIZE, TOKENS, mlp
 from benchmarks.transfer_search import Searched, Tuner
 from edgetrain.compiler.search.tune_kernels import subject_of
@@ -36,7 +37,6 @@ from edgetrain_tuner import rules
 from edgetrain_tuner.measure.bench import Subject
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from edgetrain_tuner.workload import workload_of
-from tests.edgetrain.agreement.drawn_models import mobilenet_v2, resnet18
 
 ALL = "all"
 MOST_LENT = 6  # schedules of one class that are tried

@@ -107,7 +107,7 @@ def record_of(job: Job, *, target: str) -> JobRecord:
         energy_j=job.budget.energy_j,
         written_bytes=job.budget.written_bytes,
         energy_share=job.planning.energy_share or None,
-        mip_solver=job.planning.open_solver if job.planning.open_solver != USUAL.open_solver else None,
+        mip_solver=job.planning.mip_solver if job.planning.mip_solver != USUAL.mip_solver else None,
         nodes=job.planning.nodes,
         co2_g_per_kwh=job.carbon.g_per_kwh if job.carbon != WORLD_AVERAGE else None,
         threads=job.threads,

@@ -25,9 +25,9 @@ from edgetrain.units import (
 )
 
 if TYPE_CHECKING:
-    from edgetrain.compiler.client import Progress
     from edgetrain.pipeline.job import Job
     from edgetrain.planner.solvers.options import SolverOptions
+    from edgetrain.progress import ReportProgress
     from edgetrain.run.files.folders import JobRecord
 
 SOURCE_WORDS = "[RECIPE|MODEL.onnx] [key=value ...]"
@@ -130,19 +130,19 @@ def _carbon_of(arguments: argparse.Namespace, stored: JobRecord | None) -> Carbo
 
 def _planning(arguments: argparse.Namespace, asked: Callable[[str], object]) -> SolverOptions:
     """What the flags say about the search. Raises `UsageError` for a MIP solver that is not there."""
-    from edgetrain.planner.solvers.mip_solvers import require_open_solver
+    from edgetrain.planner.solvers.mip_solvers import require_mip_solver
     from edgetrain.planner.solvers.options import USUAL, SolverOptions
 
     mip_solver, nodes = asked("mip_solver"), asked("nodes")
     if mip_solver is not None:
-        require_open_solver(str(mip_solver))
+        require_mip_solver(str(mip_solver))
     time_limit_s = _NODES_TIME_LIMIT_S if nodes is not None else USUAL.time_limit_s
     return SolverOptions(
         energy_share=float(str(asked("minimize") or USUAL.energy_share)),
         time_limit_s=float(getattr(arguments, "time_limit", None) or time_limit_s),
         nodes=int(str(nodes)) if nodes is not None else None,
-        open_solver=str(mip_solver or USUAL.open_solver),
-        thrift_share=USUAL.thrift_share,
+        mip_solver=str(mip_solver or USUAL.mip_solver),
+        allowed_slowdown=USUAL.allowed_slowdown,
     )
 
 
@@ -151,7 +151,7 @@ def job_of(
     recipe: Recipe,
     console: Console,
     *,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     stored: JobRecord | None = None,
 ) -> Job:
     """The job that the flags ask for; what a flag does not say is as in `stored`. Echoes the limits both ways."""

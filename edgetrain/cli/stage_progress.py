@@ -10,7 +10,7 @@ from edgetrain.run.loop.callbacks import Callback, Logs
 
 
 class StageProgress(Callback):
-    """Satisfies the compiler's `Progress`. Use it in a `with` statement, so that no bar is left on the screen.
+    """Satisfies `ReportProgress`. Use it in a `with` statement, so that no bar is left on the screen.
 
     As a callback it leaves the screen to the training loop's own bar.
     """

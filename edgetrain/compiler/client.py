@@ -10,17 +10,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from edgetrain.errors import DeviceError, InternalError, error_from_json
+from edgetrain.progress import ReportProgress
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]  # stage, done, total (0: unknown)
 
-
-def run_compiler(job: Mapping[str, Any], progress: Progress | None) -> None:
+def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> None:
     """Runs the compiler's process to its end; its messages are JSON lines on standard output."""
     command = [sys.executable, "-P", "-m", "edgetrain.compiler.process"]
     with tempfile.TemporaryFile("w+") as errors:
@@ -57,7 +56,7 @@ def refused(error: OSError) -> DeviceError:
     )
 
 
-def _talk(process: subprocess.Popen[str], job: Mapping[str, Any], progress: Progress | None) -> None:
+def _talk(process: subprocess.Popen[str], job: Mapping[str, Any], progress: ReportProgress | None) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     try:

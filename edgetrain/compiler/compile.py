@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from edgetrain.compiler.client import Progress, run_compiler
+from edgetrain.compiler.client import run_compiler
 from edgetrain.compiler.compiled import FACTS, Compiled
 from edgetrain.compiler.request import CompileRequest, ModelSource
 from edgetrain.compiler.schedules import (
@@ -29,6 +29,7 @@ from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.compiler.versions import tool_identity
 from edgetrain.files.build_cache import BuildCache, cache_key
 from edgetrain.graph.options import TrainOptions
+from edgetrain.progress import ReportProgress
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def compile_graph(
     cache: BuildCache,
     stores: ScheduleStores | None = None,
     terms: TrialTerms | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> Compiled:
     """The compiled graph, from the cache where it is there; with the best schedules that `stores` have.
 
@@ -75,7 +76,7 @@ def _compile_and_choose(
     cache: BuildCache,
     stores: ScheduleStores | None,
     terms: TrialTerms | None,
-    progress: Progress | None,
+    progress: ReportProgress | None,
 ) -> Compiled:
     """For a model whose kernels nobody knows yet, or that has schedules to try: the compiler does it on the way."""
     with cache.workspace() as out:
@@ -111,7 +112,7 @@ def _compile(
     request: CompileRequest,
     cache: BuildCache,
     out: Path,
-    progress: Progress | None,
+    progress: ReportProgress | None,
     stores: ScheduleStores | None = None,
     terms: TrialTerms | None = None,
 ) -> None:
@@ -141,7 +142,7 @@ def _move_all(source: Path, folder: Path) -> None:
         path.rename(folder / path.name)
 
 
-def inspect_model(model: ModelSource, options: TrainOptions, progress: Progress | None = None) -> dict[str, Any]:
+def inspect_model(model: ModelSource, options: TrainOptions, progress: ReportProgress | None = None) -> dict[str, Any]:
     """What the compiler would do with a model: its ops, parameters, gradients and rewrites. See `inspection.py`."""
     with tempfile.TemporaryDirectory(prefix="edgetrain-inspect-") as out:
         request = {"model": asdict(model), "options": options.to_json()}

@@ -227,10 +227,10 @@ def _kernels_of(built: BuiltStep, model: Model, request: CompileRequest) -> Extr
 def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     request = CompileRequest.from_json(job["request"])
     extracted = _extracted(request, channel)
-    from edgetrain.compiler.search.try_schedules import try_claims
+    from edgetrain.compiler.search.try_schedules import try_faster_entries
 
     bench = _bench(request, extracted, job["terms"], channel)
-    write_trials(out / TRIALS, try_claims(bench, ScheduleStores.from_json(job["stores"])))
+    write_trials(out / TRIALS, try_faster_entries(bench, ScheduleStores.from_json(job["stores"])))
 
 
 def _tune(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:

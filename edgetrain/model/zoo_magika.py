@@ -14,8 +14,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from edgetrain.errors import ModelError
+from edgetrain.model.zoo_weights import MAGIKA
 
-PACKAGE = "magika"
 _WEIGHTS = "models/standard_v3_3/model.onnx"
 _CLASSES = 214
 
@@ -27,13 +27,13 @@ def magika() -> onnx.ModelProto:
 
 def find_weights() -> Path:
     """The model's file inside the installed package, found without importing it."""
-    spec = importlib.util.find_spec(PACKAGE)
+    spec = importlib.util.find_spec(MAGIKA.module)
     path = Path(spec.origin).parent / _WEIGHTS if spec is not None and spec.origin else None
     if path is None or not path.is_file():
         raise ModelError(
             "`zoo:magika` needs a model that is not installed",
-            why=f"the Python package `{PACKAGE}` (16 MB) holds it; what it depends on is not needed",
-            fix=f"pip install --no-deps {PACKAGE}==1.0.3",
+            why=f"the Python package `{MAGIKA.name}` (16 MB) holds it; what it depends on is not needed",
+            fix=MAGIKA.install,
         )
     return path
 
@@ -53,7 +53,7 @@ def cut_softmax(model: onnx.ModelProto, *, classes: int) -> onnx.ModelProto:
             raise ModelError(
                 "the model does not end in a softmax",
                 why=f"there is no {op} where one belongs",
-                fix=f"pip install --no-deps {PACKAGE}==1.0.3",
+                fix=MAGIKA.install,
             )
         logits, node = node.input[0], producers.get(node.input[0])
     for other in graph.node:

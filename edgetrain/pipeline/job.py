@@ -7,7 +7,6 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edgetrain.compiler.client import Progress
 from edgetrain.compiler.request import CompileRequest, ModelSource
 from edgetrain.compiler.schedules import Choices, ScheduleStores
 from edgetrain.compiler.search.trials import Origin, Trials, TrialTerms
@@ -22,6 +21,7 @@ from edgetrain.locate import schedules_dir, user_cache_dir, uses_seed
 from edgetrain.planner.make_plan import CostsByFunction
 from edgetrain.planner.plan import Budget
 from edgetrain.planner.solvers.options import USUAL, SolverOptions
+from edgetrain.progress import ReportProgress
 from edgetrain.recipes import Recipe
 from edgetrain.run.limits.broker import Share
 from edgetrain.run.loop.settings import loss_options_of
@@ -66,7 +66,7 @@ class Job:
     carbon: CarbonIntensity = WORLD_AVERAGE
     op_seconds: SecondsByFunction | None = None  # what each op takes, from `with_measured_times`
     contribution: Contribution | None = None  # update.mode = "sparse": from `with_contribution`
-    progress: Progress | None = None
+    progress: ReportProgress | None = None
     notify: Notify = say_nothing  # what changes how the result is to be read
     inform: Notify = say_nothing  # what is nice to know
 
@@ -93,7 +93,7 @@ def effective_budget(job: Job) -> Budget:
 
 def planning_options(job: Job) -> SolverOptions:
     """What the job says about planning. Governed, a run takes what there is: it gives back when asked."""
-    return dataclasses.replace(job.planning, thrift_share=0.0) if job.is_governed else job.planning
+    return dataclasses.replace(job.planning, allowed_slowdown=0.0) if job.is_governed else job.planning
 
 
 def costs_of(job: Job, graph: graph_ir.TrainGraph) -> CostsByFunction:

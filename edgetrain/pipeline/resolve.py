@@ -15,7 +15,7 @@ from edgetrain.errors import UsageError
 from edgetrain.pipeline.job import NO_LIMIT, Job
 from edgetrain.pipeline.stages import compile_job
 from edgetrain.recipes import UpdateSection
-from edgetrain.run.contribution_scores import Calibration, scores_from_gradients
+from edgetrain.run.contribution_scores import ScoreRequest, scores_from_gradients
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.feed import DatasetFeed
@@ -65,7 +65,7 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
     scoring_job = dataclasses.replace(job, recipe=full, target=load_target(HOST), budget=NO_LIMIT, schedules={})
     built = compile_job(scoring_job).plan().build()
     compiled, program = built.compiled, built.program
-    calibration = Calibration(
+    request = ScoreRequest(
         inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
         names=tuple(compiled.facts["trained"]),
         batches=count,
@@ -74,9 +74,9 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
     dataset = with_fitting_labels(dataset, section.loss, program.graph, compiled.facts["outputs"][0])
     feed = DatasetFeed(dataset, batch=section.batch, seed=section.seed, conversion=Conversion.of(recipe.data))
     with (
-        tempfile.TemporaryDirectory(prefix="edgetrain-calibration-") as pages,
+        tempfile.TemporaryDirectory(prefix="edgetrain-scores-") as pages,
         LocalEngine(program, threads=job.threads or job.device.codegen.cores, page_directory=Path(pages)) as engine,
     ):
-        contribution = scores_from_gradients(engine, feed, calibration)
+        contribution = scores_from_gradients(engine, feed, request)
     log.info("scored %d tensors on %d batches", len(contribution.tensors), count)
     return dataclasses.replace(job, contribution=contribution)

@@ -27,10 +27,10 @@ from edgetrain.planner import dump as plan_dump
 from edgetrain.planner.compare import Comparison, compare_solvers
 from edgetrain.planner.make_plan import CostsByFunction, make_plan, smallest_budget, smallest_plan, try_plan
 from edgetrain.planner.plan import Plan
-from edgetrain.planner.solvers.options import silent
 from edgetrain.planner.sweep import SweepPoint, sweep
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
+from edgetrain.progress import silent
 from edgetrain.run.files.report import RunReport
 from edgetrain.run.limits.ladder import Ladder, Rung, ladder_budgets
 from edgetrain.targets.profile import HOST, load_target

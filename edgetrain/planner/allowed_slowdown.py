@@ -23,15 +23,15 @@ _TOLERANCE_SHARE = 0.01  # how closely the limit is searched, as a share of what
 _POLICIES = 4  # as many as are tried at each limit: the planner's first are its best
 
 
-def thrifty(inputs: Inputs) -> Solved | None:
-    """The training function in less memory, for at most the options' `thrift_share` more; None where none is less.
+def save_memory_within_slowdown(inputs: Inputs) -> Solved | None:
+    """The training function in less memory, at most `allowed_slowdown` of the options slower; None where none is less.
 
     The limits of a step hold, if they hold with everything kept. The same inputs give the same answer.
     """
     function = main_function(inputs.graph)
     kept = inputs.kept[function]
     question = inputs.question(function, None).without_paging()
-    most_cost = (1 + inputs.options.thrift_share) * question.cost_of(kept.found)
+    most_cost = (1 + inputs.options.allowed_slowdown) * question.cost_of(kept.found)
     steps = _least(question, most_cost, floor_bytes=_useful_bytes(inputs))
     if steps is None:
         return None
@@ -49,7 +49,7 @@ def _useful_bytes(inputs: Inputs) -> int:
 
 
 def _least(question: Question, most_cost: float, *, floor_bytes: int) -> tuple[Step, ...] | None:
-    """A schedule of at most that cost under the lowest limit at which one was found, by halving."""
+    """Steps of at most that cost under the lowest limit at which one was found, by halving."""
     everything = question.peak_bytes(question.everything)
     low, high = max(floor_bytes, largest_op_bytes(question.problem)) - 1, everything
     best: tuple[Step, ...] | None = None

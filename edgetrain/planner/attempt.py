@@ -11,11 +11,12 @@ from edgetrain.errors import UsageError
 from edgetrain.graph.ir import STEP, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, PersistentLayout, align, layout_persistent
 from edgetrain.planner.arena import MAX_REPACKS, pack, shift
-from edgetrain.planner.plan import PAGE_BYTES, Budget, Plan, Replay, Schedule, Step
+from edgetrain.planner.plan import PAGE_BYTES, Budget, FunctionPlan, Plan, Replay, Step
 from edgetrain.planner.solvers import SOLVERS, Solver
 from edgetrain.planner.solvers.answer import gap_of
-from edgetrain.planner.solvers.options import Progress, SolverOptions
+from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.question import Question
+from edgetrain.progress import ReportProgress
 from edgetrain.targets.device import Storage
 
 CostsByFunction = Mapping[str, Mapping[str, OpCost]]
@@ -30,7 +31,7 @@ _LEAST_SOLVE_S = 1.0
 class Solved:
     """One function, solved and packed."""
 
-    schedule: Schedule
+    plan: FunctionPlan
     found: Replay
     arena_bytes: int  # from the arena's start
     lower_bound_bytes: int
@@ -47,7 +48,7 @@ class Inputs:
     stored: frozenset[str]
     layout: PersistentLayout  # of what is not stored
     options: SolverOptions
-    progress: Progress
+    progress: ReportProgress
     ends_s: float  # of `time.monotonic`: when planning should be over
     kept: Mapping[str, Solved]  # every function with nothing recomputed, paged or stored: nothing is cheaper
 
@@ -96,7 +97,7 @@ def assemble(inputs: Inputs, budget: Budget, solved: Mapping[str, Solved]) -> Pl
     return Plan(
         solver=inputs.solver,
         budget=budget,
-        schedules={function: answer.schedule for function, answer in solved.items()},
+        functions={function: answer.plan for function, answer in solved.items()},
         persistent_offsets=layout.offsets,
         persistent_bytes=layout.nbytes,
         saved_bytes=layout_persistent(inputs.graph).saved_bytes,
@@ -147,7 +148,7 @@ def _fit(inputs: Inputs, function: str, memory_bytes: int, *, time_limit_s: floa
 def pack_function(
     inputs: Inputs, function: str, steps: tuple[Step, ...], *, enough_bytes: int, repacks: int = MAX_REPACKS
 ) -> Solved:
-    """The schedule replayed, and its stays placed behind what is in memory throughout."""
+    """The steps replayed, and their stays placed behind what is in memory throughout."""
     question = inputs.question(function, None)
     return _packed(question, steps, inputs.layout.nbytes, enough_bytes=enough_bytes, repacks=repacks)
 
@@ -160,7 +161,7 @@ def _packed(
     any_paged = any(stay.paged for stay in found.stays)
     base = align(persistent_bytes, PAGE_BYTES if any_paged else ALIGNMENT_BYTES)
     return Solved(
-        schedule=Schedule(function=question.function, steps=steps, placements=shift(packing.placements, base)),
+        plan=FunctionPlan(function=question.function, steps=steps, placements=shift(packing.placements, base)),
         found=found,
         arena_bytes=base + packing.arena_bytes,
         lower_bound_bytes=base + packing.lower_bound_bytes,
@@ -174,7 +175,7 @@ def make_inputs(
     solver: str,
     storage: Storage | None,
     options: SolverOptions | None,
-    progress: Progress,
+    progress: ReportProgress,
 ) -> Inputs:
     """Raises `UsageError` for an unknown solver."""
     if solver not in SOLVERS:

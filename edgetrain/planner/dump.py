@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetrain.errors import InternalError
-from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
+from edgetrain.planner.plan import Budget, Compute, Free, FunctionPlan, PageIn, PageOut, Placement, Plan, Step
 from edgetrain.units import Bytes, Joules, Seconds
 
 FORMAT = "edgetrain.plan/1"
@@ -43,7 +43,7 @@ def to_json(plan: Plan) -> str:
         "keep_all_seconds": plan.keep_all_seconds,
         "stored": list(plan.stored),
         "gap": plan.gap,
-        "schedules": {name: _schedule_to_data(schedule) for name, schedule in plan.schedules.items()},
+        "schedules": {name: _function_to_data(function) for name, function in plan.functions.items()},
     }
     return json.dumps(data, indent=1) + "\n"
 
@@ -62,7 +62,7 @@ def from_json(text: str) -> Plan:
             deadline_s=None if budget["deadline_s"] is None else Seconds(budget["deadline_s"]),
             written_bytes=None if budget.get("written_bytes") is None else Bytes(budget["written_bytes"]),
         ),
-        schedules={name: _schedule_from_data(name, schedule) for name, schedule in data["schedules"].items()},
+        functions={name: _function_from_data(name, function) for name, function in data["schedules"].items()},
         persistent_offsets=data["persistent_offsets"],
         persistent_bytes=data["persistent_bytes"],
         saved_bytes=data["saved_bytes"],
@@ -78,21 +78,22 @@ def from_json(text: str) -> Plan:
     )
 
 
-def _schedule_to_data(schedule: Schedule) -> dict[str, Any]:
+def _function_to_data(function: FunctionPlan) -> dict[str, Any]:
     word = {kind: name for name, kind in _STEPS.items()}
     return {
-        "steps": [[word[type(step)], step.op if isinstance(step, Compute) else step.tensor] for step in schedule.steps],
+        "steps": [[word[type(step)], step.op if isinstance(step, Compute) else step.tensor] for step in function.steps],
         "placements": [
             {"tensor": p.tensor, "start": p.start, "end": p.end, "offset": p.offset, "nbytes": p.nbytes}
-            for p in schedule.placements
+            for p in function.placements
         ],
     }
 
 
-def _schedule_from_data(function: str, data: Mapping[str, Any]) -> Schedule:
+def _function_from_data(function: str, data: Mapping[str, Any]) -> FunctionPlan:
     steps: list[Step] = []
     for word, name in data["steps"]:
         if word not in _STEPS:
             raise InternalError(f"plan has an unknown step `{word}` in `{function}`")
         steps.append(_STEPS[word](name))
-    return Schedule(function=function, steps=tuple(steps), placements=tuple(Placement(**p) for p in data["placements"]))
+    placements = tuple(Placement(**p) for p in data["placements"])
+    return FunctionPlan(function=function, steps=tuple(steps), placements=placements)

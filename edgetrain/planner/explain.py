@@ -11,7 +11,7 @@ from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
 from edgetrain.graph.traffic import Traffic
-from edgetrain.planner.plan import Compute, Plan, Replay, Schedule, Step, paged_tensors, replay, scratch_name
+from edgetrain.planner.plan import Compute, FunctionPlan, Plan, Replay, Step, paged_tensors, replay, scratch_name
 from edgetrain.targets.device import Storage
 from edgetrain.units import (
     Joules,
@@ -155,10 +155,10 @@ def explain(
 
     Raises `InternalError` if the plan does not belong to the graph or is not valid.
     """
-    replays = {name: replay_bytes(graph, schedule) for name, schedule in plan.schedules.items()}
-    function = max(plan.schedules, key=lambda name: _top(plan.schedules[name], plan.persistent_bytes))
-    schedule, found = plan.schedules[function], replays[function]
-    op = _op_at(schedule.steps, found.peak_step)
+    replays = {name: replay_bytes(graph, function_plan) for name, function_plan in plan.functions.items()}
+    function = max(plan.functions, key=lambda name: _top(plan.functions[name], plan.persistent_bytes))
+    function_plan, found = plan.functions[function], replays[function]
+    op = _op_at(function_plan.steps, found.peak_step)
     temporaries = _temporaries_at_peak(graph, function, found)
     by_label = _bytes_by_label(graph, function, temporaries, frozenset(plan.stored))
     recomputed = {f"{name}/{op}": runs for name, r in replays.items() for op, runs in r.recomputed.items()}
@@ -178,7 +178,7 @@ def explain(
         biggest=biggest,
         biggest_made_by={name: makers[name] for name in biggest if name in makers and graph.tensors[name].is_temporary},
         recomputed=recomputed,
-        paged=tuple(sorted({t for s in plan.schedules.values() for t in paged_tensors(s.steps)})),
+        paged=tuple(sorted({t for s in plan.functions.values() for t in paged_tensors(s.steps)})),
         seconds=plan.seconds,
         is_timed=is_timed,
         joules=plan.joules,
@@ -195,7 +195,7 @@ def explain(
     )
 
 
-def replay_bytes(graph: TrainGraph, schedule: Schedule) -> Replay:
+def replay_bytes(graph: TrainGraph, function_plan: FunctionPlan) -> Replay:
     """Only bytes matter here; times are in the plan already, so everything costs nothing."""
     nothing = OpCost(seconds=Seconds(0.0), joules=Joules(0.0))
     storage = Storage(
@@ -205,12 +205,12 @@ def replay_bytes(graph: TrainGraph, schedule: Schedule) -> Replay:
         joules_per_byte_written=0.0,
         latency_s=0.0,
     )
-    costs = {op.name: nothing for op in graph.functions[schedule.function]}
-    return replay(graph, schedule.function, schedule.steps, costs, storage)
+    costs = {op.name: nothing for op in graph.functions[function_plan.function]}
+    return replay(graph, function_plan.function, function_plan.steps, costs, storage)
 
 
-def _top(schedule: Schedule, persistent_bytes: int) -> int:
-    return max((p.offset + p.nbytes for p in schedule.placements), default=persistent_bytes)
+def _top(function_plan: FunctionPlan, persistent_bytes: int) -> int:
+    return max((p.offset + p.nbytes for p in function_plan.placements), default=persistent_bytes)
 
 
 def _op_at(steps: Sequence[Step], index: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.planner.allowed_slowdown import thrifty
+from edgetrain.planner.allowed_slowdown import save_memory_within_slowdown
 from edgetrain.planner.attempt import (
     CostsByFunction,
     Inputs,
@@ -24,8 +24,9 @@ from edgetrain.planner.infeasible import broken_limits, check_limits, does_not_f
 from edgetrain.planner.plan import Budget, Plan
 from edgetrain.planner.solvers import FLOORS, OWN_SOLVERS, STAND_INS, sketches
 from edgetrain.planner.solvers.answer import gap_of
-from edgetrain.planner.solvers.options import Progress, SolverOptions, silent
+from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.stored import storable, stored_prefixes
+from edgetrain.progress import ReportProgress, silent
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, parse_bytes, show_bytes, show_bytes_up, show_seconds
 
@@ -42,7 +43,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _SHARE_FOR_STORING = 0.5  # of the time, to decide what to store, where a stand-in does
-_FIRST_RAISE_SHARE = 0.0025  # how far above the floor schedules are packed for the smallest budget; doubles each time
+_FIRST_RAISE_SHARE = 0.0025  # how far above the floor plans are packed for the smallest budget; doubles each time
 _SKETCHES = 8  # how many, each time
 _PROMISING = 2  # of these are packed as well as can be
 _LOOK_BEYOND = 1  # how many larger sets of stored tensors are tried after the first that fits
@@ -56,14 +57,14 @@ def make_plan(
     solver: str = "greedy",
     storage: Storage | None = None,
     options: SolverOptions | None = None,
-    progress: Progress = silent,
+    progress: ReportProgress = silent,
 ) -> Plan:
     """Plans every function of the graph into one arena that fits the budget.
 
-    Without a memory budget nothing is paged, and no more recomputed than `thrift.py` says. Parameters and optimizer
-    state stay in memory if any plan fits that way; else, where there is storage, as few of them as needed live there
-    between their uses. Time, energy and what is written are checked against the model of `step`. An exact solver's time
-    limit is for all of this.
+    Without a memory budget nothing is paged, and no more recomputed than `allowed_slowdown` of the options pays for.
+    Parameters and optimizer state stay in memory if any plan fits that way; else, where there is storage, as few of
+    them as needed live there between their uses. Time, energy and what is written are checked against the model of
+    `step`. An exact solver's time limit is for all of this.
     Raises `PlanInfeasibleError` with the smallest budget that works, tried before it is named; `UsageError` for an
     unknown solver.
     """
@@ -89,7 +90,7 @@ def try_plan(
     solver: str = "greedy",
     storage: Storage | None = None,
     options: SolverOptions | None = None,
-    progress: Progress = silent,
+    progress: ReportProgress = silent,
 ) -> Plan | None:
     """`make_plan` without the search for the smallest budget: None where the solver finds nothing that fits.
 
@@ -126,7 +127,7 @@ def smallest_budget(
     *,
     solver: str = "greedy",
     storage: Storage | None = None,
-    progress: Progress = silent,
+    progress: ReportProgress = silent,
 ) -> Bytes:
     """The budget of `smallest_plan`, without its plan."""
     _, found = _lowest(make_inputs(graph, costs, solver, storage, None, progress))
@@ -172,9 +173,9 @@ def _attempt_limited(inputs: Inputs, budget: Budget) -> Plan | None:
 
 
 def _plan_without_limit(inputs: Inputs, budget: Budget) -> Plan:
-    """Everything kept, or the thrifty plan where the options ask for one."""
-    is_thrifty = inputs.options.thrift_share > 0 and inputs.solver in OWN_SOLVERS
-    saved = thrifty(inputs) if is_thrifty else None
+    """Everything kept, or less memory where the options allow a slower step."""
+    may_be_slower = inputs.options.allowed_slowdown > 0 and inputs.solver in OWN_SOLVERS
+    saved = save_memory_within_slowdown(inputs) if may_be_slower else None
     solved = dict(inputs.kept)
     if saved is not None:
         solved[main_function(inputs.graph)] = saved
@@ -281,7 +282,7 @@ def _floors(inputs: Inputs) -> Mapping[str, int]:
 
 
 def _lowest_of_function(inputs: Inputs, function: str, floor_bytes: int, *, enough_bytes: int) -> Solved:
-    """Of some schedules with limits from the floor on, the one that is lowest when it is packed."""
+    """Of some plans with limits from the floor on, the one that is lowest when it is packed."""
     lowest: Solved | None = None
     raise_by = 0.0
     while lowest is None or inputs.layout.nbytes + (1 + raise_by) * floor_bytes < lowest.arena_bytes:
@@ -293,7 +294,7 @@ def _lowest_of_function(inputs: Inputs, function: str, floor_bytes: int, *, enou
         ]
         for promising in sorted(roughly, key=lambda solved: solved.arena_bytes)[:_PROMISING]:
             enough = enough_bytes - inputs.layout.nbytes
-            solved = pack_function(inputs, function, promising.schedule.steps, enough_bytes=enough)
+            solved = pack_function(inputs, function, promising.plan.steps, enough_bytes=enough)
             if lowest is None or solved.arena_bytes < lowest.arena_bytes:
                 lowest = replace(solved, gap=gap_of(question.cost_of(solved.found), question.least_cost))
             if lowest.arena_bytes <= enough_bytes:

@@ -9,7 +9,7 @@ from typing import Literal
 from edgetrain.graph.ir import EVALUATE, Phase, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
 from edgetrain.planner.explain import PERSISTENT_LABELS, replay_bytes, temporary_labels
-from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Plan, Schedule, Stay
+from edgetrain.planner.plan import Compute, Free, FunctionPlan, PageIn, PageOut, Plan, Stay
 
 PAGE_BUFFERS = "page buffers"
 # From the bottom of the picture up: what never changes first.
@@ -49,7 +49,7 @@ class MemoryTimeline:
 
 def memory_timeline(graph: TrainGraph, plan: Plan) -> MemoryTimeline:
     """Replays the plan and writes down every moment. Raises `InternalError` if the plan is not of this graph."""
-    moments = {name: _moments(graph, plan, schedule) for name, schedule in plan.schedules.items()}
+    moments = {name: _moments(graph, plan, function_plan) for name, function_plan in plan.functions.items()}
     fullest = max(moments, key=lambda name: max((moment.nbytes for moment in moments[name]), default=0))
     shown = [m for name, found in moments.items() if name == fullest or name != EVALUATE for m in found]
     return MemoryTimeline(
@@ -60,29 +60,29 @@ def memory_timeline(graph: TrainGraph, plan: Plan) -> MemoryTimeline:
     )
 
 
-def _moments(graph: TrainGraph, plan: Plan, schedule: Schedule) -> list[Moment]:
-    held = _bytes_by_step(graph, schedule, replay_bytes(graph, schedule).stays)
+def _moments(graph: TrainGraph, plan: Plan, function_plan: FunctionPlan) -> list[Moment]:
+    held = _bytes_by_step(graph, function_plan, replay_bytes(graph, function_plan).stays)
     always = dict.fromkeys(LAYERS, 0)
     for tensor in graph.persistent:
         if tensor.name not in plan.stored:
             always[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
-    makers = {name: op.source or op.name for op in graph.functions[schedule.function] for name in op.writes}
+    makers = {name: op.source or op.name for op in graph.functions[function_plan.function] for name in op.writes}
     moments: list[Moment] = []
     ran: set[str] = set()
-    for index, step in enumerate(schedule.steps):
+    for index, step in enumerate(function_plan.steps):
         if isinstance(step, Free):
             continue
         layers = {layer: always[layer] + held[index].get(layer, 0) for layer in LAYERS}
-        moments.append(_moment(graph, schedule.function, step, layers, ran, makers))
+        moments.append(_moment(graph, function_plan.function, step, layers, ran, makers))
         if isinstance(step, Compute):
             ran.add(step.op)
     return moments
 
 
-def _bytes_by_step(graph: TrainGraph, schedule: Schedule, stays: Iterable[Stay]) -> list[dict[str, int]]:
-    """For each step of the schedule, the bytes of temporaries and stored tensors by layer."""
-    labels = temporary_labels(graph, schedule.function)
-    held: list[dict[str, int]] = [{} for _ in schedule.steps]
+def _bytes_by_step(graph: TrainGraph, function_plan: FunctionPlan, stays: Iterable[Stay]) -> list[dict[str, int]]:
+    """For each step of the function, the bytes of temporaries and stored tensors by layer."""
+    labels = temporary_labels(graph, function_plan.function)
+    held: list[dict[str, int]] = [{} for _ in function_plan.steps]
     for stay in stays:
         layer = PAGE_BUFFERS if stay.paged else labels[stay.tensor]
         for index in range(stay.start, stay.end + 1):

@@ -1,8 +1,8 @@
 """What a plan is: steps, budgets, placements; and `replay`, which believes no solver.
 
-A schedule is a list of steps for one function of a `TrainGraph`. `Compute` runs an op (again, where a tensor it
+A plan has a list of steps for each function of a `TrainGraph`. `Compute` runs an op (again, where a tensor it
 writes was dropped and is needed later), `Free` ends a tensor's stay in memory, `PageOut` copies a tensor to storage
-(it stays in memory until its `Free`), `PageIn` brings it back. A persistent tensor that a schedule pages is *stored*:
+(it stays in memory until its `Free`), `PageIn` brings it back. A persistent tensor that is paged is *stored*:
 it begins in storage, is in memory for its uses, and its last value is in storage when the function ends.
 """
 
@@ -68,7 +68,7 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class FunctionPlan:
     """The steps of one function with an offset for every stay."""
 
     function: str
@@ -87,7 +87,7 @@ class Plan:
 
     solver: str
     budget: Budget
-    schedules: Mapping[str, Schedule]
+    functions: Mapping[str, FunctionPlan]
     persistent_offsets: Mapping[str, int]
     persistent_bytes: int
     peak_bytes: int  # arena size with fragmentation: what the run may use, and what is measured
@@ -108,7 +108,7 @@ def footprint_bytes(nbytes: int, *, paged: bool) -> int:
 
 
 def paged_tensors(steps: Iterable[Step]) -> frozenset[str]:
-    """The tensors that a schedule moves to storage or back; every stay of theirs is page-aligned."""
+    """The tensors that steps move to storage or back; every stay of theirs is page-aligned."""
     return frozenset(step.tensor for step in steps if isinstance(step, PageOut | PageIn))
 
 
@@ -130,7 +130,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a schedule does, recomputed from its steps. Of persistent tensors only stored ones are counted."""
+    """What some steps do, computed again from them. Of persistent tensors only stored ones are counted."""
 
     temporary_peak_bytes: int
     peak_step: int
@@ -150,11 +150,11 @@ def replay(
     costs: Mapping[str, OpCost],
     storage: Storage | None = None,
 ) -> Replay:
-    """Runs the bookkeeping of a schedule, and nothing else, and returns what it found.
+    """Runs the bookkeeping of some steps, and nothing else, and returns what it found.
 
     Time has two lanes: computing, and one transfer at a time beside it. A transfer starts when it is issued and the
     lane is free. `Compute` waits for the page-ins it reads, `Free` for the transfers of its tensor; nothing else
-    waits. The schedule ends when both lanes do. With storage that does not overlap, every transfer is waited for.
+    waits. The function ends when both lanes do. With storage that does not overlap, every transfer is waited for.
 
     Raises `InternalError` naming step and tensor unless every op of the function runs, every run of an op reads
     exactly the values it reads in the function's own order, ops that write persistent tensors run once, every `Free`,
@@ -331,7 +331,7 @@ class _Walk:
     def _fail(self, problem: str) -> NoReturn:
         raise InternalError(
             f"invalid plan: {self.function}: step {len(self.timeline)} {problem}",
-            why="a solver produced a schedule that would change the result",
+            why="a solver produced steps that would change the result",
             fix="report this with the dumped graph and plan; `--solver keep-all` avoids it meanwhile",
         )
 

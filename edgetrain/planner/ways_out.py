@@ -14,7 +14,7 @@ from edgetrain.errors import EdgetrainError, WayOut
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.make_plan import CostsByFunction, is_plannable, smallest_budget
 from edgetrain.planner.plan import Budget
-from edgetrain.planner.solvers.options import Progress, silent
+from edgetrain.progress import ReportProgress, silent
 from edgetrain.targets.device import Storage
 from edgetrain.units import show_bytes, show_bytes_up
 
@@ -62,7 +62,7 @@ class _Search:
     storage: Storage | None
     ends_s: float
     clock: Callable[[], float]
-    progress: Progress
+    progress: ReportProgress
 
     @property
     def is_over(self) -> bool:
@@ -107,7 +107,7 @@ def find_ways_out(
     storage: Storage | None = None,
     time_limit_s: float = TIME_LIMIT_S,
     clock: Callable[[], float] = time.monotonic,
-    progress: Progress = silent,
+    progress: ReportProgress = silent,
 ) -> tuple[WayOut, ...]:
     """A bigger budget, a smaller batch, a sparser update, in this order, each with what it needs or that it fails.
 

@@ -16,11 +16,11 @@ from edgetrain.graph.ir import Op, TrainGraph
 from edgetrain.planner.plan import (
     Compute,
     Free,
+    FunctionPlan,
     PageIn,
     PageOut,
     Placement,
     Plan,
-    Schedule,
     Step,
     footprint_bytes,
     scratch_name,
@@ -62,7 +62,7 @@ def emit_driver(graph: TrainGraph, plan: Plan) -> str:
         _slot_table(slots),
         _kernel_declarations(graph),
     ]
-    sections += [_function(graph, plan, plan.schedules[name], slots) for name in graph.functions]
+    sections += [_function(graph, plan, plan.functions[name], slots) for name in graph.functions]
     return "\n\n".join(s for s in sections if s) + "\n"
 
 
@@ -100,10 +100,10 @@ def emit_header(graph: TrainGraph, plan: Plan) -> str:
 
 
 def page_slots(plan: Plan, graph: TrainGraph) -> Mapping[str, PageSlot]:
-    """A slot in the page file for every stored tensor, and for every one that a schedule pages out, as first used."""
+    """A slot in the page file for every stored tensor, and for every one that a function pages out, as first used."""
     slots: dict[str, PageSlot] = {}
     end = 0
-    paged = (step.tensor for schedule in _in_order(plan, graph) for step in schedule.steps if isinstance(step, PageOut))
+    paged = (step.tensor for planned in _in_order(plan, graph) for step in planned.steps if isinstance(step, PageOut))
     for name in (*plan.stored, *paged):
         if name not in slots:
             nbytes = graph.tensors[name].nbytes
@@ -117,13 +117,13 @@ def page_file_bytes(slots: Mapping[str, PageSlot]) -> int:
     return sum(footprint_bytes(slot.nbytes, paged=True) for slot in slots.values())
 
 
-def _in_order(plan: Plan, graph: TrainGraph) -> Iterator[Schedule]:
+def _in_order(plan: Plan, graph: TrainGraph) -> Iterator[FunctionPlan]:
     for function in graph.functions:
         if not _IDENTIFIER.match(function) or _RESERVED_FUNCTION.match(function):
             raise InternalError(f"the function name `{function}` cannot become `edge_{function}` in C")
-        if function not in plan.schedules:
-            raise InternalError(f"the plan has no schedule for the function `{function}`")
-        yield plan.schedules[function]
+        if function not in plan.functions:
+            raise InternalError(f"the plan has no steps for the function `{function}`")
+        yield plan.functions[function]
 
 
 def _abi_guard() -> str:
@@ -174,20 +174,20 @@ def _kernel_declarations(graph: TrainGraph) -> str:
     return "\n".join(f"extern int32_t {k}({', '.join(['void*'] * n) or 'void'});" for k, n in sorted(arities.items()))
 
 
-def _function(graph: TrainGraph, plan: Plan, schedule: Schedule, slots: Mapping[str, PageSlot]) -> str:
+def _function(graph: TrainGraph, plan: Plan, function_plan: FunctionPlan, slots: Mapping[str, PageSlot]) -> str:
     writer = _FunctionWriter(
         graph=graph,
         persistent_offsets=plan.persistent_offsets,
-        function=schedule.function,
-        op_numbers={op.name: i for i, op in enumerate(graph.functions[schedule.function])},
-        stays=_stays_by_tensor(schedule),
+        function=function_plan.function,
+        op_numbers={op.name: i for i, op in enumerate(graph.functions[function_plan.function])},
+        stays=_stays_by_tensor(function_plan),
         slots=slots,
         stored=set(plan.stored),
     )
-    body = [line for number, step in enumerate(schedule.steps) for line in writer.lines_of(number, step)]
+    body = [line for number, step in enumerate(function_plan.steps) for line in writer.lines_of(number, step)]
     body += writer.last_lines()
     lines = [
-        f"int32_t edge_{schedule.function}(void) {{",
+        f"int32_t edge_{function_plan.function}(void) {{",
         "  uint8_t* const a = edge_arena;",
         "  if (a == NULL) return edge_fail(EDGE_ERROR_STATE);",
         *body,
@@ -197,16 +197,16 @@ def _function(graph: TrainGraph, plan: Plan, schedule: Schedule, slots: Mapping[
     return "\n".join(lines)
 
 
-def _stays_by_tensor(schedule: Schedule) -> Mapping[str, tuple[Placement, ...]]:
+def _stays_by_tensor(function_plan: FunctionPlan) -> Mapping[str, tuple[Placement, ...]]:
     stays: dict[str, list[Placement]] = {}
-    for placement in schedule.placements:
+    for placement in function_plan.placements:
         stays.setdefault(placement.tensor, []).append(placement)
     return {name: tuple(sorted(p, key=lambda p: p.start)) for name, p in stays.items()}
 
 
 @dataclass(kw_only=True)
 class _FunctionWriter:
-    """Walks one schedule and knows which transfers may be under way at each step."""
+    """Walks over the steps of one function and knows which transfers may be under way at each step."""
 
     graph: TrainGraph
     persistent_offsets: Mapping[str, int]

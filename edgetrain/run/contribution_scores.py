@@ -17,7 +17,7 @@ ACCUMULATED = "accumulated"  # as the graph's builder names the gradients that g
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class ScoreRequest:
     """Which tensors to score, and on how many training batches."""
 
     inputs: tuple[str, ...]
@@ -26,33 +26,33 @@ class Calibration:
     output_axes: Mapping[str, int] = field(default_factory=dict)  # weights whose outputs are scored one by one
 
 
-def scores_from_gradients(engine: Engine, source: BatchSource, calibration: Calibration) -> Contribution:
+def scores_from_gradients(engine: Engine, source: BatchSource, request: ScoreRequest) -> Contribution:
     """‖mean gradient‖² of each parameter. The program must accumulate gradients and have applied none yet.
 
     Raises `DivergedError` when a gradient is no number.
     """
-    inputs = {name: engine.tensor(name) for name in calibration.inputs}
+    inputs = {name: engine.tensor(name) for name in request.inputs}
     source.seek((0, 0))
-    for _ in range(calibration.batches):
+    for _ in range(request.batches):
         source.fill(inputs, engine.tensor(LABELS))
         engine.call(STEP)
-    gradients = {n: engine.tensor(f"{ACCUMULATED}:{n}") for n in calibration.names}
+    gradients = {n: engine.tensor(f"{ACCUMULATED}:{n}") for n in request.names}
     scores = _checked(gradient_scores(gradients))
-    return Contribution(tensors=scores, rows=row_scores(gradients, calibration.output_axes))
+    return Contribution(tensors=scores, rows=row_scores(gradients, request.output_axes))
 
 
 def scores_from_forward_passes(
-    engine: Engine, source: BatchSource, calibration: Calibration, *, output: str, loss: Metric, seed: int
+    engine: Engine, source: BatchSource, request: ScoreRequest, *, output: str, loss: Metric, seed: int
 ) -> Contribution:
     """An estimate of the same, without rows, from `evaluate` alone, for devices without the memory for a backward pass.
 
     Parameters hold their old bytes afterwards. Raises `DivergedError` when a loss is no number.
     """
-    inputs = {name: engine.tensor(name) for name in calibration.inputs}
+    inputs = {name: engine.tensor(name) for name in request.inputs}
     labels = engine.tensor(LABELS)
     batches: list[tuple[Mapping[str, Array], Array]] = []
     source.seek((0, 0))
-    for _ in range(calibration.batches):
+    for _ in range(request.batches):
         source.fill(inputs, labels)
         batches.append(({n: a.copy() for n, a in inputs.items()}, labels.copy()))
 
@@ -65,8 +65,8 @@ def scores_from_forward_passes(
             tally.add(loss.values(engine.tensor(evaluated(output)), batch_labels))
         return tally.mean
 
-    parameters = {name: engine.tensor(name) for name in calibration.names}
-    scores = _checked(forward_scores(mean_loss, parameters, calibration.names, seed=seed))
+    parameters = {name: engine.tensor(name) for name in request.names}
+    scores = _checked(forward_scores(mean_loss, parameters, request.names, seed=seed))
     return Contribution(tensors=scores, rows={})
 
 
@@ -75,7 +75,7 @@ def _checked(scores: dict[str, float]) -> dict[str, float]:
     if broken:
         raise DivergedError(
             f"the contribution of {len(broken)} tensors is no number, `{broken[0]}` first",
-            why="the model, or the calibration data, holds NaN or values that overflow",
+            why="the model, or the training data, holds NaN or values that overflow",
             fix="check the data for NaN, and that it is scaled as the model expects",
         )
     return scores

@@ -28,7 +28,7 @@ from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.limits.exchange import hold_run
 from edgetrain.run.limits.governor import Beginning, Governor, Limit
 from edgetrain.run.limits.ladder import Ladder, Rung
-from edgetrain.run.limits.period import Phase
+from edgetrain.run.limits.period import Period
 from edgetrain.run.loop.callbacks import Callback
 from edgetrain.run.loop.evaluation import evaluate
 from edgetrain.run.loop.feed import TEST, VALIDATION, DatasetFeed
@@ -36,7 +36,7 @@ from edgetrain.run.loop.labels import with_fitting_labels
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings, loss_options_of
 from edgetrain.run.loop.train import TrainOutcome, train
-from edgetrain.run.loop.warm_up import rehearse
+from edgetrain.run.loop.warm_up import warm_up
 from edgetrain.run.sensors.energy import EnergyMeter, find_sensor
 from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 
@@ -93,7 +93,7 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
         feed = DatasetFeed(
             dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
         )
-        rehearse(program.manifest, feed, settings)
+        warm_up(program.manifest, feed, settings)
         meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
         growth = _Growth.from_here()
         with LocalEngine(
@@ -111,7 +111,7 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
                     governor=governor,
                 )
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
-            report = _report(engine, runnable, request, outcome, governor.phases(), growth.bytes())
+            report = _report(engine, runnable, request, outcome, governor.periods(), growth.bytes())
             _write_model(engine, program, compiled, folder)
         if engine.artifact != program:
             engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
@@ -216,22 +216,22 @@ def _report(
     runnable: Runnable,
     request: RunRequest,
     outcome: TrainOutcome,
-    phases: tuple[Phase, ...],
+    periods: tuple[Period, ...],
     process_peak: int | None,
 ) -> RunReport:
     compiled, plan, recipe, threads = runnable.compiled, runnable.plan, request.recipe, request.threads
     progress, program = outcome.progress, engine.artifact
     recipe_data: dict[str, Any] = json.loads(recipe.to_json())
-    highest = max(phase.planned_peak_bytes for phase in phases)  # what the process grew by is of all phases
+    highest = max(period.planned_peak_bytes for period in periods)  # what the process grew by is of them all
     return RunReport(
         planned_peak_bytes=program.manifest.planned_peak_bytes,
         measured_peak_bytes=engine.measured_peak_bytes(),
         planned_process_bytes=planned_process_bytes(program, threads) + highest - program.manifest.planned_peak_bytes,
         process_peak_bytes=process_peak,
-        budget_bytes=phases[-1].budget_bytes,
-        phases=phases,
+        budget_bytes=periods[-1].budget_bytes,
+        phases=periods,
         solver=plan.solver,
-        plan_gap=plan.gap if len(phases) == 1 else None,  # of the plan that the run began with
+        plan_gap=plan.gap if len(periods) == 1 else None,  # of the plan that the run began with
         planned_seconds_per_step=program.manifest.planned_seconds,
         seconds_per_step=outcome.seconds_per_step,
         steps=progress.step,

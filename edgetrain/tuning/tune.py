@@ -62,7 +62,7 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     seconds, tuned_seconds, step_s, tuned_step_s = _side_by_side(plain, tuned)
     lost = {s for s in choices if tuned_seconds.get(s, 0.0) > _LOST * seconds.get(s, math.inf)}
     origin = Origin(machine=machine_id(), today=today, model=job.recipe.name, tool=job.tool)
-    entries = list(learned_entries(target, found, lost, origin))
+    entries = list(entries_of_trials(target, found, lost, origin))
     with stores.opened() as levels:
         levels.user.put_all(entries)
     rows = _rows(job, plain, tuned, seconds, tuned_seconds, lost, found)
@@ -176,8 +176,8 @@ def _side_by_side(
     )
 
 
-def learned_entries(target: Target, found: Sequence[TunedKernel], lost: set[str], origin: Origin) -> Iterator[Entry]:
-    """Everything that was learned: winners, losers and failures."""
+def entries_of_trials(target: Target, found: Sequence[TunedKernel], lost: set[str], origin: Origin) -> Iterator[Entry]:
+    """An entry for every trial: winners, losers and failures."""
     for kernel in found:
         for trial in kernel.trials:
             is_best = kernel.best is not None and kernel.best.schedule == trial.schedule

@@ -21,7 +21,7 @@ from edgetrain.pipeline.stages import CompiledJob, compile_job
 from edgetrain.targets.host import machine_id
 from edgetrain.toolchain.c_compiler import find_compiler, parse_triple, static_triple
 from edgetrain.tuning.device_report import DeviceReport, DeviceRow
-from edgetrain.tuning.tune import Allowance, keeping, learned_entries, search_request, weights_of
+from edgetrain.tuning.tune import Allowance, entries_of_trials, keeping, search_request, weights_of
 from edgetrain_tuner.measure.outcome import CHECKED, TIMED_OUT
 
 # What an emulator's trial teaches nobody: that something is right, and how long it takes.
@@ -43,7 +43,7 @@ def tune_through(job: Job, allowance: Allowance, runner: Runner, *, today: str) 
     searched = search_schedules(search_request(job, weights, allowance, runner), job.progress)
     lessons = _lessons(searched.kernels) if runner.is_emulated else searched.kernels
     origin = Origin(machine=device_id(runner), today=today, model=job.recipe.name, tool=job.tool)
-    entries = list(learned_entries(target, lessons, set(), origin))
+    entries = list(entries_of_trials(target, lessons, set(), origin))
     with stores.opened() as levels:
         levels.user.put_all(entries)
     if searched.lost is not None:

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.coverage import asked_of_torch, examine
 from benchmarks.coverage_files import FILES, RealFile
 from benchmarks.coverage_page import headline, to_markdown, trains
-from tests.edgetrain.agreement import optional_torch
-from tests.edgetrain.model.onnx_models import mlp
+from benchmarks.importing.onnx_models import mlp
+from benchmarks.references import optional_torch
 
 _SAMPLE = (
     "magika/model.onnx",

@@ -13,19 +13,20 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from benchmarks.models import small_networks
 from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, Job
+from benchmarks.references import optional_torch, torch_reference
+from benchmarks.references.trained import Batch, make_batches
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement import onnx_models, optional_torch, torch_reference
-from tests.edgetrain.agreement.trained import Batch, make_batches
 
 STEPS, BATCH = 3, 4
 RATE, MOMENTUM = 0.01, 0.9
 OPTIONS = TrainOptions(batch=BATCH, optimizer=OptimizerOptions(kind="sgd", momentum=MOMENTUM))
 MODELS = {
-    "mobilenet": (onnx_models.mobilenet, onnx_models.MOBILENET_IMAGE),
-    "resnet": (onnx_models.resnet18, onnx_models.RESNET_IMAGE),
-    "transformer": (onnx_models.transformer, onnx_models.TRANSFORMER_IMAGE),
+    "mobilenet": (small_networks.mobilenet, small_networks.MOBILENET_IMAGE),
+    "resnet": (small_networks.resnet18, small_networks.RESNET_IMAGE),
+    "transformer": (small_networks.transformer, small_networks.TRANSFORMER_IMAGE),
 }
 
 
@@ -35,7 +36,7 @@ def test_the_torch_peer_has_the_losses_of_the_reference(name: str, tmp_path: Pat
         pytest.skip(f"compares with PyTorch: {optional_torch.INSTALL}")
     build, shape = MODELS[name]
     model = build()
-    (batch,) = make_batches(shape, onnx_models.CLASSES, loss="cross-entropy", size=BATCH, seed=0, count=1)
+    (batch,) = make_batches(shape, small_networks.CLASSES, loss="cross-entropy", size=BATCH, seed=0, count=1)
     expected = torch_reference.train_in_torch(model, [batch] * STEPS, OPTIONS, learning_rate=RATE)
     with PeerProcess(written(model, batch, tmp_path), {}) as process:
         losses = [process.turn(1).loss for _ in range(STEPS)]

@@ -86,8 +86,8 @@ def test_budgets_that_move_at_random_change_no_bit_and_each_is_kept(
     assert report.test == undisturbed.test
     assert report.is_within_budget
     assert [(p.after_step, p.budget_bytes) for p in report.phases] == [(0, None), *moves.items()]
-    for phase in report.phases[1:]:
-        assert phase.budget_bytes is not None
-        assert phase.measured_peak_bytes <= phase.planned_peak_bytes <= phase.budget_bytes
+    for period in report.phases[1:]:
+        assert period.budget_bytes is not None
+        assert period.measured_peak_bytes <= period.planned_peak_bytes <= period.budget_bytes
     assert report.budget_bytes == list(moves.values())[-1]
     assert "plans " in report.to_text()

@@ -1,4 +1,4 @@
-"""What a trial taught, as an entry of the schedule cache: winners, losers and failures. No TVM."""
+"""The entry of the schedule cache that a trial leaves, whether it won, lost or failed. No TVM."""
 
 from __future__ import annotations
 

@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetrain.compiler.client import Progress, run_compiler
+from edgetrain.compiler.client import run_compiler
 from edgetrain.compiler.measure.runners import Runner
 from edgetrain.compiler.request import CompileRequest
 from edgetrain.compiler.schedules import ScheduleStores, schedule_from_json, workload_from_json
 from edgetrain.errors import DeviceError, error_from_json
+from edgetrain.progress import ReportProgress
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome
 from edgetrain_tuner.schedule import Schedule
@@ -134,7 +135,7 @@ class Searched:
         return Searched(kernels=kernels, lost=lost if isinstance(lost, DeviceError) else None)
 
 
-def search_schedules(request: TuneRequest, progress: Progress | None = None) -> Searched:
+def search_schedules(request: TuneRequest, progress: ReportProgress | None = None) -> Searched:
     """Runs the search to its end. Raises as `compile_graph` does."""
     with tempfile.TemporaryDirectory(prefix="edgetrain-tune-") as out:
         run_compiler({"job": "tune", "request": request.to_json(), "out": out}, progress)

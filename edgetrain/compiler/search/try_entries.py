@@ -1,20 +1,21 @@
-"""Has every entry tried that says it is faster for a kernel of a model: in the compiler's process. No TVM here."""
+"""Tries, in the compiler's process, every entry that says it is faster for a kernel of a model. No TVM here."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from edgetrain.compiler.client import Progress, run_compiler
+from edgetrain.compiler.client import run_compiler
 from edgetrain.compiler.request import CompileRequest
 from edgetrain.compiler.schedules import ScheduleStores
 from edgetrain.compiler.search.trials import TRIALS, TrialReport, TrialTerms, read_trials
+from edgetrain.progress import ReportProgress
 
 
 def try_entries(
-    request: CompileRequest, stores: ScheduleStores, terms: TrialTerms, progress: Progress | None = None
+    request: CompileRequest, stores: ScheduleStores, terms: TrialTerms, progress: ReportProgress | None = None
 ) -> TrialReport:
-    """Tries them all, and stores what was learned. Raises as `compile_graph` does."""
+    """Tries them all, and stores what was measured. Raises as `compile_graph` does."""
     with tempfile.TemporaryDirectory(prefix="edgetrain-try-") as out:
         job = {"job": "try", "request": request.to_json(), "out": out}
         run_compiler({**job, "stores": stores.to_json(), "terms": terms.to_json()}, progress)

@@ -83,7 +83,7 @@ def choose_after_trials(bench: TrialBench, workloads: Mapping[str, Workload], st
     return Chosen(choices=named, report=report)
 
 
-def try_claims(bench: TrialBench, stores: ScheduleStores) -> TrialReport:
+def try_faster_entries(bench: TrialBench, stores: ScheduleStores) -> TrialReport:
     """Tries every entry that says it is faster for one of the kernels, whatever is known of it here."""
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in bench.extracted.kernels}
     with stores.opened() as levels:

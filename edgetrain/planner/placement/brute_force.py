@@ -14,7 +14,7 @@ _State = tuple[int, tuple[frozenset[int], frozenset[int]]]
 
 
 def cheapest_placement(problem: PlacementProblem) -> tuple[float, tuple[PlacedStep, ...]] | None:
-    """The cheapest schedule inside both memories that keeps the order of first runs, or None if there is none."""
+    """The cheapest plan inside both memories that keeps the order of first runs, or None if there is none."""
     start: _State = (0, (frozenset(), frozenset()))
     cost_to = {start: 0.0}
     came_from: dict[_State, tuple[_State, PlacedStep]] = {}

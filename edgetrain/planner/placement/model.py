@@ -21,7 +21,7 @@ import pulp
 
 from edgetrain.planner.placement.problem import DEVICES, Copy, Drop, PlacedStep, PlacementProblem, Run, cost_inside
 from edgetrain.planner.solvers.answer import gap_of
-from edgetrain.planner.solvers.mip_solvers import Effort, HighsSession, Status
+from edgetrain.planner.solvers.mip_solvers import Effort, HighsProgram, Status
 
 Variable = Any  # pulp.LpVariable: PuLP is not typed
 
@@ -44,7 +44,7 @@ class PlacedSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementAnswer:
-    """The best schedule found, replayed. `bound` is proven for reruns inside the windows."""
+    """The best plan found, replayed. `bound` is proven for reruns inside the windows."""
 
     steps: tuple[PlacedStep, ...] | None
     cost: float | None = None
@@ -57,9 +57,9 @@ class PlacementAnswer:
 
 
 def place(problem: PlacementProblem, *, time_limit_s: float = 30.0) -> PlacementAnswer:
-    """The cheapest schedule on the two devices, as far as time allows."""
+    """The cheapest plan on the two devices, as far as time allows."""
     model = _Model(problem=problem, slots=placed_slots(problem))
-    outcome = HighsSession(model.program).solve(Effort(seconds=time_limit_s))
+    outcome = HighsProgram(model.program).solve(Effort(seconds=time_limit_s))
     if outcome.status is Status.INFEASIBLE:
         return PlacementAnswer(steps=None, is_infeasible=len(problem.ops) <= _WHOLE_OPS)
     bound = None if outcome.bound is None else outcome.bound * model.scale
@@ -173,7 +173,7 @@ class _Model:
         self.program.setObjective(pulp.lpSum([*runs, *copies]))
 
     def decode(self, values: Mapping[str, float]) -> tuple[PlacedStep, ...]:
-        """The schedule that a solution means; what the next slot does not hold is dropped."""
+        """The plan that a solution means; what the next slot does not hold is dropped."""
         on = {name for name, value in values.items() if value > 0.5}
         present: tuple[set[int], set[int]] = (set(), set())
         steps: list[PlacedStep] = []

@@ -87,7 +87,7 @@ class PlacementReplay:
 
 
 def replay_placement(problem: PlacementProblem, steps: Sequence[PlacedStep]) -> PlacementReplay:
-    """Walks a schedule and adds up. Raises `InternalError` where a step finds something else than it needs.
+    """Walks a plan and adds up. Raises `InternalError` where a step finds something else than it needs.
 
     Whether the peaks hold the memories is the caller's question.
     """
@@ -121,7 +121,7 @@ def replay_placement(problem: PlacementProblem, steps: Sequence[PlacedStep]) -> 
 
 
 def cost_inside(problem: PlacementProblem, steps: Sequence[PlacedStep]) -> float | None:
-    """What a schedule costs, or None if a memory does not hold it."""
+    """What a plan costs, or None if a memory does not hold it."""
     found = replay_placement(problem, steps)
     fits = all(peak <= limit for peak, limit in zip(found.peak_bytes, problem.memory_bytes, strict=True))
     return found.cost if fits else None

@@ -33,7 +33,7 @@ def solve_exactly(
     *,
     objective: Objective = "seconds",
 ) -> tuple[Step, ...] | None:
-    """The cheapest schedule inside the limit that keeps the order of first runs, or None if there is none.
+    """The cheapest plan inside the limit that keeps the order of first runs, or None if there is none.
 
     With storage only joules are minimised: transfers hide behind computing, so seconds do not add up along a path.
     """

@@ -159,7 +159,7 @@ def _transfers(ops: Sequence[InstanceOp]) -> Transfers:
 
 
 def replay_instance(case: Case, steps: Sequence[Step]) -> InstanceReplay:
-    """Walks a schedule by the rules of the module's docstring, and adds up.
+    """Walks a plan by the rules of the module's docstring, and adds up.
 
     Raises `InternalError` if a step breaks them. Whether the totals hold the case's limits is the caller's question.
     """
@@ -202,7 +202,7 @@ def _require(holds: bool, step: int, problem: str) -> None:
 
 
 def cost_inside(case: Case, steps: Sequence[Step]) -> float | None:
-    """What a schedule costs in the case's objective, or None if it breaks the case's limits."""
+    """What a plan costs in the case's objective, or None if it breaks the case's limits."""
     found = replay_instance(case, steps)
     if found.peak_bytes > case.memory_bytes:
         return None

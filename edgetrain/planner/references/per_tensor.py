@@ -1,4 +1,4 @@
-"""Schedules from one decision per tensor, as in papers that decide ahead: keep it, recompute it, or swap it.
+"""Plans from one decision per tensor, as in papers that decide ahead: keep it, recompute it, or swap it.
 
 These are the baselines, run as their authors describe them: `sqrt-n` (Chen et al., arXiv:1604.06174), `swap-all`
 (Meng et al., "Training deeper models by GPU memory optimization on TensorFlow", 2017), and `capuchin`, after Peng et
@@ -157,7 +157,7 @@ def answer_swap_all(question: Question) -> Answer:
 
 
 def answer_capuchin(question: Question) -> Answer:
-    """Lets tensors go in `capuchin_order`, some more at a time, until the schedule fits."""
+    """Lets tensors go in `capuchin_order`, some more at a time, until the plan fits."""
     return question.first_that_fits(_with_everything(question, capuchin))
 
 
@@ -176,7 +176,7 @@ def capuchin_floor(question: Question) -> int:
 def _with_everything(
     question: Question, decide: Callable[[Problem], Iterable[Decisions]]
 ) -> Iterator[tuple[Step, ...]]:
-    """Keep-all, and the schedules of the decisions, as they are asked for."""
+    """Keep-all, and the plans of the decisions, as they are asked for."""
     yield question.everything
     for decisions in decide(question.problem):
         yield decided_steps(question.problem, decisions)

@@ -22,7 +22,7 @@ import pulp
 from edgetrain.errors import UsageError
 from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Step
 from edgetrain.planner.solvers.answer import NO_ANSWER, Answer
-from edgetrain.planner.solvers.mip_solvers import Effort, HighsSession, Outcome
+from edgetrain.planner.solvers.mip_solvers import Effort, HighsProgram, Outcome
 from edgetrain.planner.solvers.problem import Problem
 from edgetrain.planner.solvers.question import Question
 from edgetrain.planner.solvers.windowed_model import Aim
@@ -33,7 +33,7 @@ Variable = Any  # pulp.LpVariable
 
 
 def solve_poet_program(problem: Problem, aim: Aim, *, time_limit_s: float) -> Answer:
-    """The schedule that POET's program has when it is optimal or out of time. The caller must replay it.
+    """The plan that POET's program has when it is optimal or out of time. The caller must replay it.
 
     Raises `UsageError` for more than `MAX_OPS` ops.
     """
@@ -45,7 +45,7 @@ def solve_poet_program(problem: Problem, aim: Aim, *, time_limit_s: float) -> An
             fix="choose `milp`, which asks the same question with a few binaries an op",
         )
     model = _PoetModel(problem=problem, aim=aim)
-    outcome = HighsSession(model.program).solve(Effort(seconds=time_limit_s))
+    outcome = HighsProgram(model.program).solve(Effort(seconds=time_limit_s))
     bound = None if outcome.bound is None else outcome.bound * model.scale
     return Answer(steps=model.decode(outcome) if outcome.values else None, bound=bound)
 

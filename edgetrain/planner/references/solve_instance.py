@@ -19,7 +19,7 @@ from edgetrain.planner.references.instance_file import (
 from edgetrain.planner.references.per_tensor import Decisions, capuchin, decided_steps, sqrt_n, swap_all
 from edgetrain.planner.references.poet import solve_poet_program
 from edgetrain.planner.solvers.answer import NO_ANSWER, Answer
-from edgetrain.planner.solvers.greedy import quick_schedules
+from edgetrain.planner.solvers.greedy import quick_plans
 from edgetrain.planner.solvers.problem import ENERGY, Problem, priced
 from edgetrain.planner.solvers.search import SearchOptions, search
 from edgetrain.planner.solvers.windowed_model import Aim
@@ -32,7 +32,7 @@ __all__ = ["INSTANCE_SOLVERS", "Case", "read_instance", "solve_instance"]
 
 def solve_instance(case: Case, *, solver: str = "milp", time_limit_s: float = 30.0) -> Mapping[str, object]:
     """The answer to one case as plain data: `memory_bytes`, `objective`, `peak_bytes`, `seconds` (of solving), `gap`,
-    `feasible` and `solver`; objective, peak and gap are None without a schedule.
+    `feasible` and `solver`; objective, peak and gap are None without a plan.
 
     Raises `UsageError` for a solver that cannot solve instances.
     """
@@ -98,12 +98,12 @@ def _keep_all(case: Case, time_limit_s: float) -> Answer:
 
 
 def _decided(decide: Callable[[Problem], Iterator[Decisions]]) -> InstanceSolver:
-    """A baseline: keep-all, or else the first of its schedules that keeps the limits."""
+    """A baseline: keep-all, or else the first of its plans that keeps the limits."""
 
     def solve(case: Case, time_limit_s: float) -> Answer:
         problem = instance_problem(case)
-        schedules = (decided_steps(problem, decisions) for decisions in decide(problem))
-        for steps in chain([_keep_all_steps(problem)], schedules):
+        candidates = (decided_steps(problem, decisions) for decisions in decide(problem))
+        for steps in chain([_keep_all_steps(problem)], candidates):
             cost = cost_inside(case, steps)
             if cost is not None:
                 return Answer(steps=steps, cost=cost)
@@ -112,8 +112,8 @@ def _decided(decide: Callable[[Problem], Iterator[Decisions]]) -> InstanceSolver
     return solve
 
 
-def _cheapest(case: Case, schedules: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) -> Answer:
-    priced = [(cost, steps) for steps in schedules if (cost := cost_inside(case, steps)) is not None]
+def _cheapest(case: Case, candidates: Iterator[tuple[Step, ...]] | list[tuple[Step, ...]]) -> Answer:
+    priced = [(cost, steps) for steps in candidates if (cost := cost_inside(case, steps)) is not None]
     if not priced:
         return NO_ANSWER
     cost, steps = min(priced, key=lambda pair: pair[0])
@@ -124,9 +124,9 @@ def _known(case: Case, problem: Problem) -> Iterator[tuple[Step, ...]]:
     """Keep-all, and what the quick policies find; when joules count, for joules and for the deadline."""
     yield _keep_all_steps(problem)
     if case.minimize == "joules":
-        yield from quick_schedules(priced(problem, ENERGY), case.memory_bytes)
+        yield from quick_plans(priced(problem, ENERGY), case.memory_bytes)
     if case.minimize == "seconds" or case.deadline_s is not None:
-        yield from quick_schedules(problem, case.memory_bytes)
+        yield from quick_plans(problem, case.memory_bytes)
 
 
 def _keep_all_steps(problem: Problem) -> tuple[Step, ...]:

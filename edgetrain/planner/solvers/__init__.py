@@ -15,7 +15,7 @@ from edgetrain.planner.references.per_tensor import (
 )
 from edgetrain.planner.references.poet import answer_poet
 from edgetrain.planner.solvers.answer import Answer
-from edgetrain.planner.solvers.greedy import answer_greedy, answer_hurriedly, smallest_feasible, various_schedules
+from edgetrain.planner.solvers.greedy import answer_greedy, answer_hurriedly, smallest_feasible, various_plans
 from edgetrain.planner.solvers.milp import answer_checkmate, answer_milp
 from edgetrain.planner.solvers.question import Question
 
@@ -62,14 +62,14 @@ OWN_SOLVERS = frozenset({"greedy", "milp"})
 
 
 def sketches(solver: str, question: Question) -> Iterator[tuple[Step, ...]]:
-    """Schedules inside the question's limit, as the solver or its stand-in comes by them: at least one, if it has any.
+    """Plans inside the question's limit, as the solver or its stand-in comes by them: at least one, if it has any.
 
     For those who want to know what can be held, not what is cheapest.
     """
     if solver == "checkmate":
         question = question.without_paging()
     if question.limit_bytes is not None and solver in _QUICK:
-        yield from various_schedules(question.problem, question.limit_bytes)
+        yield from various_plans(question.problem, question.limit_bytes)
         return
     steps = SOLVERS[solver](question).steps
     if steps is not None:

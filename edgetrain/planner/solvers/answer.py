@@ -1,4 +1,4 @@
-"""What a solver returns: a schedule with its cost, and what is proven about cheaper ones."""
+"""What a solver returns: a plan with its cost, and what is proven about cheaper ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from edgetrain.planner.plan import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The best schedule found, if any, with its replayed cost in the unit that was minimised.
+    """The best plan found, if any, with its replayed cost in the unit that was minimised.
 
-    `bound` is proven for all schedules that recompute only inside the windows of the timeline; None where nothing is
+    `bound` is proven for all plans that recompute only inside the windows of the timeline; None where nothing is
     proven. `is_infeasible` says that more than the windows was tried: an op alone does not fit, or the program has no
     solution even where every op may run in every stage.
     """
@@ -23,7 +23,7 @@ class Answer:
 
     @property
     def gap(self) -> float | None:
-        """How much cheaper a schedule could be at most, as a share of this one's cost."""
+        """How much cheaper a plan could be at most, as a share of this one's cost."""
         return gap_of(self.cost, self.bound)
 
 

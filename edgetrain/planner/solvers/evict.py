@@ -35,13 +35,13 @@ class Policy:
 
 
 class _Stuck(Exception):
-    """The limit cannot be held with this policy, or the schedule is already worse than one at hand."""
+    """The limit cannot be held with this policy, or the plan is already worse than one at hand."""
 
 
 def run_inside(
     problem: Problem, limit_bytes: int, policy: Policy, *, give_up_s: float = float("inf")
 ) -> tuple[Step, ...] | None:
-    """A schedule that holds the limit, or None if the policy finds none with less than `give_up_s` of computing."""
+    """A plan that holds the limit, or None if the policy finds none with less than `give_up_s` of computing."""
     run = _Run(problem, limit_bytes, policy, give_up_s)
     try:
         for position in range(len(problem.op_names)):

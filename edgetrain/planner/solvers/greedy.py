@@ -1,4 +1,4 @@
-"""Many quick schedules, each inside the limit, and the cheapest of them.
+"""Many quick plans, each inside the limit, and the cheapest of them.
 
 One run of `evict.run_inside` takes milliseconds for a graph of hundreds of ops, so a grid of policies costs less than
 one clever search. Storage is used only where it is cheaper than recomputing, or where recomputing cannot help.
@@ -39,7 +39,7 @@ _TRANSFER_WEIGHTS = (1.0, 0.3, 0.05)
 _SHARES = (1.0, 0.97, 0.93, 0.88)
 _SHARES_WITH_STORAGE = (1.0, 0.93)
 
-# `refine` makes a schedule cheaper, rarely by more than this: beyond it, a run cannot win any more.
+# `refine` makes a plan cheaper, rarely by more than this: beyond it, a run cannot win any more.
 _WORTH_REFINING = 1.2
 
 _FLOOR_SHARE = 0.002  # how closely the smallest feasible limit is searched, as a share of what keep-all needs
@@ -67,7 +67,7 @@ def _grid(*, pages: bool) -> Iterator[tuple[float, Policy]]:
 
 
 def answer_greedy(question: Question) -> Answer:
-    """Keep-all if it fits, else the cheapest schedule that some policy finds inside the limit.
+    """Keep-all if it fits, else the cheapest plan that some policy finds inside the limit.
 
     One that breaks the limits on time, energy or wear is the answer only where all do: it says by how much. No clock
     is looked at: the same question always has the same answer.
@@ -95,7 +95,7 @@ def _cheapest(question: Question, *, until_s: float) -> Answer:
 
 
 def quick_answers(question: Question, limit_bytes: int, *, until_s: float = float("inf")) -> Iterator[tuple[Step, ...]]:
-    """The quick schedules for what is minimised; and for what is limited, where the cheapest may break that.
+    """The quick plans for what is minimised; and for what is limited, where the cheapest may break that.
 
     For each of these at least one, if there is any; no more of them when `until_s` of `time.monotonic` is over.
     """
@@ -108,14 +108,14 @@ def quick_answers(question: Question, limit_bytes: int, *, until_s: float = floa
     if options.written_bytes is not None and problem.transfers is not None:
         problems.append(priced(unpaged(problem), weights))
     for candidate in problems:
-        for steps in quick_schedules(candidate, limit_bytes):
+        for steps in quick_plans(candidate, limit_bytes):
             yield steps
             if time.monotonic() > until_s:
                 break
 
 
-def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
-    """The refined schedules of all policies that hold the limit, without those far dearer than an earlier one."""
+def quick_plans(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
+    """The refined plans of all policies that hold the limit, without those far dearer than an earlier one."""
     cheapest_s = float("inf")
     seen: set[tuple[Step, ...]] = set()
     for share, policy in _grid(pages=problem.transfers is not None):
@@ -128,8 +128,8 @@ def quick_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, 
         yield steps
 
 
-def various_schedules(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
-    """The refined schedules of all policies that hold the limit, whatever they cost; paging or not in turns."""
+def various_plans(problem: Problem, limit_bytes: int) -> Iterator[tuple[Step, ...]]:
+    """The refined plans of all policies that hold the limit, whatever they cost; paging or not in turns."""
     grid = policies(pages=problem.transfers is not None)
     for policy in sorted(grid, key=lambda policy: grid.index(policy) % len(_POWERS)):
         raw = run_inside(problem, limit_bytes, policy)

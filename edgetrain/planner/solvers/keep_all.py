@@ -1,4 +1,4 @@
-"""Every op once, every tensor freed after its last read: the fastest schedule, and the hungriest."""
+"""Every op once, every tensor freed after its last read: the fastest plan, and the hungriest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Step
 
 
 def keep_all_steps(graph: TrainGraph, function: str, *, stored: frozenset[str] = frozenset()) -> tuple[Step, ...]:
-    """The schedule without recomputation; its peak is the least for the function's own order with what is kept.
+    """The plan without recomputation; its peak is the least for the function's own order with what is kept.
 
     Persistent tensors in `stored` come in before their first use, go after their last, and are written where they
     changed.

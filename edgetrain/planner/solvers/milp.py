@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 # The share of a DMA lane's transfer time that is believed to delay the ops. The replay says what it really is; this
 # only keeps the program from paging as if all of it were hidden.
 _STALL_SHARE = 0.3
-# Of the time, and at least, for the quick schedules that the search begins with: it is then no worse than `greedy`.
+# Of the time, and at least, for the quick plans that the search begins with: it is then no worse than `greedy`.
 _QUICK_SHARE = 0.3
 _LEAST_QUICK_S = 5.0
 
 
 def answer_milp(question: Question, *, search_options: SearchOptions | None = None) -> Answer:
-    """Keep-all if it fits, else the cheapest schedule found inside the limit in the time allowed, with its bound."""
+    """Keep-all if it fits, else the cheapest plan found inside the limit in the time allowed, with its bound."""
     price = _price(question)
     kept = None if question.stored else price(question.everything)
     if kept is not None:
@@ -61,7 +61,7 @@ def _search_options(question: Question) -> SearchOptions:
 
     options = question.options
     return SearchOptions(
-        time_limit_s=options.time_limit_s, nodes=options.nodes, open_solver=options.open_solver, told=told
+        time_limit_s=options.time_limit_s, nodes=options.nodes, mip_solver=options.mip_solver, told=told
     )
 
 

@@ -49,7 +49,7 @@ class Outcome:
     bound: float | None
 
 
-class Session(Protocol):
+class MipProgram(Protocol):
     """A program that is solved several times with some variables fixed."""
 
     def relax(self, effort: Effort) -> Outcome:
@@ -63,7 +63,7 @@ class Session(Protocol):
         ...
 
 
-class HighsSession:
+class HighsProgram:
     """The program in HiGHS, through PuLP's own translation."""
 
     def __init__(self, program: Any) -> None:
@@ -133,7 +133,7 @@ class HighsSession:
         self._highs.stopCallback(kind)
 
 
-class PulpSession:
+class PulpProgram:
     """The program in any solver that PuLP drives; slower to begin with, and its bound is not reported."""
 
     def __init__(self, program: Any, make_solver: Callable[[Effort, bool], Any]) -> None:
@@ -186,30 +186,30 @@ def _cbc(effort: Effort, is_mip: bool) -> Any:
     )
 
 
-_SESSIONS: Mapping[str, Callable[[Any], Session]] = {
-    "highs": HighsSession,
-    "cbc": lambda program: PulpSession(program, _cbc),
+_PROGRAMS: Mapping[str, Callable[[Any], MipProgram]] = {
+    "highs": HighsProgram,
+    "cbc": lambda program: PulpProgram(program, _cbc),
 }
 
 
-def open_session(name: str, program: Any) -> Session:
-    """The program in the solver of that name: `highs`, `cbc`, or as PuLP spells it. Raises as `require_open_solver`."""
-    require_open_solver(name)
-    if name in _SESSIONS:
-        return _SESSIONS[name](program)
+def open_mip_program(name: str, program: Any) -> MipProgram:
+    """The program in the solver of that name: `highs`, `cbc`, or as PuLP spells it. Raises as `require_mip_solver`."""
+    require_mip_solver(name)
+    if name in _PROGRAMS:
+        return _PROGRAMS[name](program)
 
     def make(effort: Effort, is_mip: bool) -> Any:
         # Only what every solver of PuLP understands: nodes, gap and a start are left to its own defaults.
         return pulp.getSolver(name, mip=is_mip, msg=False, timeLimit=max(1, round(effort.seconds)))
 
-    return PulpSession(program, make)
+    return PulpProgram(program, make)
 
 
-def require_open_solver(name: str) -> None:
+def require_mip_solver(name: str) -> None:
     """Raises `UsageError` for a solver that is not known, or not installed."""
-    if name in _SESSIONS:
+    if name in _PROGRAMS:
         return
-    known = (*_SESSIONS, *dict.fromkeys(pulp.listSolvers()))
+    known = (*_PROGRAMS, *dict.fromkeys(pulp.listSolvers()))
     if name not in known:
         raise UsageError(f"there is no MIP solver `{name}`", fix=f"choose one of {', '.join(known)}")
     installed = pulp.listSolvers(onlyAvailable=True)
@@ -217,5 +217,5 @@ def require_open_solver(name: str) -> None:
         raise UsageError(
             f"the MIP solver `{name}` is not installed",
             why=f"PuLP finds {', '.join(installed)}",
-            fix=f"install it, or choose one of {', '.join((*_SESSIONS, *installed))}",
+            fix=f"install it, or choose one of {', '.join((*_PROGRAMS, *installed))}",
         )

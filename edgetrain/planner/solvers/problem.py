@@ -228,7 +228,7 @@ def recompute_limits(
 
 
 def busy_seconds(problem: Problem, steps: Sequence[Step]) -> float:
-    """Seconds of computing and of transfers in a schedule, as if nothing overlapped."""
+    """Seconds of computing and of transfers in a plan, as if nothing overlapped."""
     op_number = {name: number for number, name in enumerate(problem.op_names)}
     tensor_number = {name: number for number, name in enumerate(problem.tensor_names)}
     total = 0.0

@@ -11,14 +11,15 @@ from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.plan import Replay, Step, replay
 from edgetrain.planner.solvers.answer import NO_ANSWER, Answer
 from edgetrain.planner.solvers.keep_all import keep_all_steps
-from edgetrain.planner.solvers.options import Progress, SolverOptions, silent
+from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.problem import ENERGY, TIME, Problem, Weights, make_problem
+from edgetrain.progress import ReportProgress, silent
 from edgetrain.targets.device import Storage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One function to schedule with a replayed peak of at most `limit_bytes` (None: no limit).
+    """One function to plan with a replayed peak of at most `limit_bytes` (None: no limit).
 
     `stored` names the persistent tensors that live in storage between their uses; all others are in memory throughout
     and not part of the limit.
@@ -31,7 +32,7 @@ class Question:
     storage: Storage | None = None
     stored: frozenset[str] = frozenset()
     options: SolverOptions = field(default_factory=SolverOptions)
-    progress: Progress = silent
+    progress: ReportProgress = silent
 
     @cached_property
     def problem(self) -> Problem:
@@ -61,11 +62,11 @@ class Question:
         return Weights(per_second=(1 - share) / (seconds or 1.0), per_joule=share / (joules or 1.0))
 
     def cost_of(self, found: Replay) -> float:
-        """What is to be minimised, of a schedule that was replayed."""
+        """What is to be minimised, of a plan that was replayed."""
         return self.weights.cost(found.seconds, found.joules)
 
     def holds(self, found: Replay) -> bool:
-        """Whether a schedule keeps the limits on time, energy and what is written; memory is another question."""
+        """Whether a plan keeps the limits on time, energy and what is written; memory is another question."""
         options = self.options
         limits = (
             (found.seconds, options.deadline_s),
@@ -92,15 +93,15 @@ class Question:
         return replace(self, storage=None, stored=frozenset())
 
     def answer_everything(self) -> Answer | None:
-        """Keep-all, if it fits: no schedule is cheaper. Where something is stored, one that reads ahead may be."""
+        """Keep-all, if it fits: no plan is cheaper. Where something is stored, one that reads ahead may be."""
         if self.stored or not self.fits(self.everything):
             return None
         cost = self.cost(self.everything)
         return Answer(steps=self.everything, cost=cost, bound=cost)
 
-    def first_that_fits(self, schedules: Iterable[tuple[Step, ...]]) -> Answer:
-        """Of schedules in order of preference, the first inside the limit."""
-        for steps in schedules:
+    def first_that_fits(self, candidates: Iterable[tuple[Step, ...]]) -> Answer:
+        """Of candidates in order of preference, the first inside the limit."""
+        for steps in candidates:
             if self.fits(steps):
                 return Answer(steps=steps, cost=self.cost(steps))
         return NO_ANSWER

@@ -1,6 +1,6 @@
-"""Makes a valid schedule cheaper inside the same limit: keeps what fits, drops what nobody reads, moves transfers.
+"""Makes a valid plan cheaper inside the same limit: keeps what fits, drops what nobody reads, moves transfers.
 
-A schedule is turned into actions (everything but `Free`), each with the stays it begins. A stay then lasts until the
+A plan is turned into actions (everything but `Free`), each with the stays it begins. A stay then lasts until the
 last action that needs it before the next one begins, and the `Free`s follow from that: every rewrite below stays valid
 by construction, and tensors never stay longer than needed.
 """
@@ -46,7 +46,7 @@ class _Occupancy:
 
 
 def refine(problem: Problem, steps: Sequence[Step], limit_bytes: int) -> tuple[Step, ...]:
-    """A schedule with the same limit that is at least as cheap. `steps` must be valid and inside the limit."""
+    """A plan with the same limit that is at least as cheap. `steps` must be valid and inside the limit."""
     footprint = _footprints(problem, steps)
     actions = _remove_unread(_actions_of(problem, steps))
     for _ in range(_MAX_PASSES):

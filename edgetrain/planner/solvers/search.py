@@ -1,6 +1,6 @@
-"""The search for the cheapest schedule: quick ones, relaxation, branch and bound, repeated blocks once, neighbourhoods.
+"""The search for the cheapest plan: quick ones, relaxation, branch and bound, repeated blocks once, neighbourhoods.
 
-Nothing that a solver returns is believed: every schedule is priced by the caller, who replays it, and one that the
+Nothing that a solver returns is believed: every plan is priced by the caller, who replays it, and one that the
 caller refuses does not count.
 """
 
@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 
 from edgetrain.planner.plan import PageIn, Step
 from edgetrain.planner.solvers.answer import Answer
-from edgetrain.planner.solvers.mip_solvers import Effort, Outcome, Session, Status, open_session
+from edgetrain.planner.solvers.mip_solvers import Effort, MipProgram, Outcome, Status, open_mip_program
 from edgetrain.planner.solvers.neighbourhood import fixed_outside, sweep
 from edgetrain.planner.solvers.problem import Problem, largest_op_bytes
 from edgetrain.planner.solvers.refine import refine
 from edgetrain.planner.solvers.repeats import find_twins
 from edgetrain.planner.solvers.timeline import Slot, full_timeline, windowed_timeline
-from edgetrain.planner.solvers.translate import schedule_of, values_of
+from edgetrain.planner.solvers.translate import steps_of, values_of
 from edgetrain.planner.solvers.windowed_model import Aim, WindowedModel, build_model, touching_slots
 
 log = logging.getLogger(__name__)
 
-# What a schedule costs, in the unit of the aim, or None if it breaks a limit. Replays it.
+# What a plan costs, in the unit of the aim, or None if it breaks a limit. Replays it.
 Price = Callable[[tuple[Step, ...]], float | None]
 
 _PATIENT_BINARIES = 4_000  # up to here one flat search gets most of the time; beyond, neighbourhoods do
@@ -49,7 +49,7 @@ class SearchOptions:
     nodes: int | None = None
     hops: int = 4
     relative_gap: float = 1e-6
-    open_solver: str = "highs"
+    mip_solver: str = "highs"
     full: bool = False  # every op in every stage: the reference formulation, for small graphs
     merges_repeats: bool = True  # blocks that look alike are decided alike first, as one
     told: Callable[[float, float], None] = lambda done_s, limit_s: None  # how long it has searched, now and then
@@ -58,7 +58,7 @@ class SearchOptions:
 def search(
     problem: Problem, aim: Aim, price: Price, *, known: Iterable[tuple[Step, ...]] = (), options: SearchOptions
 ) -> Answer:
-    """The cheapest schedule that the caller accepts, as far as time allows, never dearer than the `known` ones."""
+    """The cheapest plan that the caller accepts, as far as time allows, never dearer than the `known` ones."""
     if largest_op_bytes(problem) > aim.limit_bytes:
         return Answer(steps=None, is_infeasible=True)
     # A bound that needs no search: every op runs once.
@@ -103,7 +103,7 @@ class _Search:
         self.options.told(time.monotonic() - self.started_s, self.options.time_limit_s)
 
     def offer(self, steps: tuple[Step, ...]) -> bool:
-        """Takes the schedule if it is the cheapest so far."""
+        """Takes the plan if it is the cheapest so far."""
         cost = self.price(steps)
         if cost is None or (self.best_cost is not None and cost >= self.best_cost):
             return False
@@ -116,9 +116,9 @@ class _Search:
         hops = self.options.hops
         known = [] if self.best is None else [self.best]
         while not self.options.full and hops < count and count * (count + 1) // 2 > _SMALL_SLOTS:
-            yield _Candidate(slots=windowed_timeline(self.problem, hops, schedules=known), is_whole=False)
+            yield _Candidate(slots=windowed_timeline(self.problem, hops, known=known), is_whole=False)
             hops *= 3
-        slots = full_timeline(self.problem, passes=2 if count <= _TWO_PASSES_OPS else 1, schedules=known)
+        slots = full_timeline(self.problem, passes=2 if count <= _TWO_PASSES_OPS else 1, known=known)
         yield _Candidate(slots=slots, is_whole=True)
 
     def improve(self, timeline: tuple[Slot, ...], *, pages: bool, until_s: float) -> Status:
@@ -127,8 +127,8 @@ class _Search:
         if self.best is not None and self.left_s < _MIN_TIME_S:
             return Status.FEASIBLE  # what was known took all the time: to build the program alone would take more
         model = build_model(self.problem, timeline, self.aim, pages=pages)
-        session = open_session(self.options.open_solver, model.program)
-        relaxed = session.relax(Effort(seconds=max(self.left_s, 1.0)))
+        program = open_mip_program(self.options.mip_solver, model.program)
+        relaxed = program.relax(Effort(seconds=max(self.left_s, 1.0)))
         if relaxed.status is Status.INFEASIBLE:
             return relaxed.status
         if pages or self.problem.transfers is None:
@@ -137,7 +137,7 @@ class _Search:
             return Status.OPTIMAL
         binaries = len(model.keeps) + len(timeline) - len(self.problem.op_names)
         share = _FLAT_SHARE if binaries <= _PATIENT_BINARIES else _FLAT_SHARE_LARGE
-        flat = session.solve(self._effort(share * self.left_s), start=self._start(model))
+        flat = program.solve(self._effort(share * self.left_s), start=self._start(model))
         if flat.status is Status.INFEASIBLE:
             return flat.status
         if (pages or self.problem.transfers is None) and not self.aim.stall_share:
@@ -146,7 +146,7 @@ class _Search:
         if flat.status is not Status.OPTIMAL and not self._is_done():
             if self.options.merges_repeats and binaries > _PATIENT_BINARIES:
                 self._solve_repeats_once(timeline, pages=pages)
-            self._search_neighbourhoods(model, session)
+            self._search_neighbourhoods(model, program)
         return flat.status
 
     def _solve_repeats_once(self, timeline: tuple[Slot, ...], *, pages: bool) -> None:
@@ -156,10 +156,10 @@ class _Search:
         if len(set(decisions.values())) > _WORTH_MERGING * len(decisions):
             return
         model = build_model(self.problem, timeline, self.aim, pages=pages, merges_twins=True)
-        session = open_session(self.options.open_solver, model.program)
-        self._take(model, session.solve(self._effort(_MERGED_SHARE * self.left_s)))
+        program = open_mip_program(self.options.mip_solver, model.program)
+        self._take(model, program.solve(self._effort(_MERGED_SHARE * self.left_s)))
 
-    def _search_neighbourhoods(self, model: WindowedModel, session: Session) -> None:
+    def _search_neighbourhoods(self, model: WindowedModel, program: MipProgram) -> None:
         size = float(_FIRST_NEIGHBOURHOOD)
         while self.best is not None and self.left_s > _MIN_TIME_S:
             improved = False
@@ -170,7 +170,7 @@ class _Search:
                 if start is None:
                     return
                 effort = self._effort(self.left_s if self.options.nodes else min(_NEIGHBOURHOOD_S, self.left_s))
-                outcome = session.solve(effort, fixed=fixed_outside(start, free), start=start)
+                outcome = program.solve(effort, fixed=fixed_outside(start, free), start=start)
                 improved |= self._take(model, outcome)
             if not improved:
                 if size > len(model.keeps):
@@ -188,8 +188,8 @@ class _Search:
         """The relaxation's bound; where the program is pessimistic about transfers, that of an optimistic one."""
         if self.aim.stall_share:
             model = build_model(self.problem, timeline, replace(self.aim, stall_share=0.0))
-            session = open_session(self.options.open_solver, model.program)
-            relaxed = session.relax(Effort(seconds=max(self.left_s, 1.0)))
+            program = open_mip_program(self.options.mip_solver, model.program)
+            relaxed = program.relax(Effort(seconds=max(self.left_s, 1.0)))
         self._raise_bound(model, relaxed)
 
     def _raise_bound(self, model: WindowedModel, outcome: Outcome) -> None:
@@ -198,7 +198,7 @@ class _Search:
             self.bound = max(self.bound, bound)
 
     def _start(self, model: WindowedModel) -> Mapping[str, float] | None:
-        """The best schedule as a start, unless it pages what the program cannot."""
+        """The best plan as a start, unless it pages what the program cannot."""
         pageable = {self.problem.tensor_names[tensor] for tensor, _ in model.page_ins}
         if self.best is None or any(isinstance(step, PageIn) and step.tensor not in pageable for step in self.best):
             return None
@@ -207,7 +207,7 @@ class _Search:
     def _take(self, model: WindowedModel, outcome: Outcome) -> bool:
         if not outcome.values:
             return False
-        steps = refine(self.problem, schedule_of(model, outcome.values), self.aim.limit_bytes)
+        steps = refine(self.problem, steps_of(model, outcome.values), self.aim.limit_bytes)
         taken = self.offer(steps)
         if taken:
             log.debug("plan of cost %g, bound %g, %.1f s left", self.best_cost, self.bound, self.left_s)

@@ -1,8 +1,8 @@
-"""The slots of a schedule: every point in time at which an op may run, in order.
+"""The slots of a plan: every point in time at which an op may run, in order.
 
 Stage t ends with the first run of op t. Before it come slots in which earlier ops may run again, to bring back what op
 t reads: only ops in a window of some hops round its operands, for recomputing from further away hardly ever pays.
-A schedule is a choice of slots; what it may choose from grows linearly with the graph.
+A plan is a choice of slots; what it may choose from grows linearly with the graph.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ class Slot:
         return self.op == self.stage
 
 
-def full_timeline(problem: Problem, *, passes: int = 1, schedules: Iterable[Sequence[Step]] = ()) -> tuple[Slot, ...]:
+def full_timeline(problem: Problem, *, passes: int = 1, known: Iterable[Sequence[Step]] = ()) -> tuple[Slot, ...]:
     """Every earlier op in every stage, `passes` times over: for small graphs, where nothing may be missed.
 
-    A schedule that runs ops of one stage out of their order, or one op twice in a stage, needs more than one pass.
+    A plan that runs ops of one stage out of their order, or one op twice in a stage, needs more than one pass.
     """
     whole = [{op for op in range(stage) if problem.rerun_until[op] >= stage} for stage in range(len(problem.op_names))]
-    return _with_runs(problem, [[set(ops) for _ in range(passes)] for ops in whole], schedules)
+    return _with_runs(problem, [[set(ops) for _ in range(passes)] for ops in whole], known)
 
 
-def windowed_timeline(problem: Problem, hops: int, *, schedules: Iterable[Sequence[Step]] = ()) -> tuple[Slot, ...]:
-    """Slots for what lies up to `hops` ops before the operands of each stage, and for all runs of the schedules.
+def windowed_timeline(problem: Problem, hops: int, *, known: Iterable[Sequence[Step]] = ()) -> tuple[Slot, ...]:
+    """Slots for what lies up to `hops` ops before the operands of each stage, and for all runs of the known plans.
 
     Operands that the op just before reads or writes are in memory as it is: they open no window.
     """
     windows = [[_window(problem, stage, hops)] for stage in range(len(problem.op_names))]
-    return _with_runs(problem, windows, schedules)
+    return _with_runs(problem, windows, known)
 
 
 def _with_runs(
-    problem: Problem, passes_by_stage: list[list[set[int]]], schedules: Iterable[Sequence[Step]]
+    problem: Problem, passes_by_stage: list[list[set[int]]], known: Iterable[Sequence[Step]]
 ) -> tuple[Slot, ...]:
-    """Adds what the schedules run to the passes of each stage, and further passes where they do not suffice."""
-    for steps in schedules:
+    """Adds what the known plans run to the passes of each stage, and further passes where they do not suffice."""
+    for steps in known:
         for passes, runs in zip(passes_by_stage, _runs_by_stage(problem, steps), strict=True):
             for number, ascending in enumerate(_ascending_parts(runs)):
                 if number < len(passes):
@@ -76,7 +76,7 @@ def _window(problem: Problem, stage: int, hops: int) -> set[int]:
 
 
 def _runs_by_stage(problem: Problem, steps: Sequence[Step]) -> list[list[int]]:
-    """The ops that a schedule runs again before each op's first run."""
+    """The ops that a plan runs again before each op's first run."""
     number = {name: index for index, name in enumerate(problem.op_names)}
     runs: list[list[int]] = [[] for _ in problem.op_names]
     stage = 0
@@ -102,9 +102,9 @@ def _ascending_parts(ops: Sequence[int]) -> list[set[int]]:
 
 
 def slots_of(problem: Problem, timeline: Sequence[Slot], steps: Sequence[Step]) -> tuple[int, ...]:
-    """The index of the slot that each `Compute` of a schedule falls into.
+    """The index of the slot that each `Compute` of a plan falls into.
 
-    Raises `InternalError` if the timeline has no slot for one; there is one for every run of the schedules that the
+    Raises `InternalError` if the timeline has no slot for one; there is one for every run of the known plans that the
     timeline was made with.
     """
     number = {name: index for index, name in enumerate(problem.op_names)}

@@ -1,4 +1,4 @@
-"""Between schedules and the variables of the windowed program."""
+"""Between plans and the variables of the windowed program."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from edgetrain.planner.solvers.timeline import slots_of
 from edgetrain.planner.solvers.windowed_model import WindowedModel
 
 
-def schedule_of(model: WindowedModel, values: Mapping[str, float]) -> tuple[Step, ...]:
-    """The schedule that a solution means. Whether it is valid and what it costs, only a replay says."""
+def steps_of(model: WindowedModel, values: Mapping[str, float]) -> tuple[Step, ...]:
+    """The plan that a solution means. Whether it is valid and what it costs, only a replay says."""
     problem = model.problem
     on = {name for name, value in values.items() if value > 0.5}
     paged = {tensor for (tensor, _), variable in model.page_ins.items() if variable.name in on}
@@ -39,9 +39,9 @@ def schedule_of(model: WindowedModel, values: Mapping[str, float]) -> tuple[Step
 
 
 def values_of(model: WindowedModel, steps: Sequence[Step]) -> Mapping[str, float]:
-    """The binaries that mean a schedule, by variable name.
+    """The binaries that mean a plan, by variable name.
 
-    The schedule must be refined, for the program has no solution with a run that nobody reads, and the timeline must
+    The plan must be refined, for the program has no solution with a run that nobody reads, and the timeline must
     have slots for all its runs.
     """
     problem = model.problem

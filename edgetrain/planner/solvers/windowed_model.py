@@ -9,7 +9,7 @@
 
 A tensor is kept or not between two slots that touch it, so there is no "free" variable and no big-M: POET's and
 Checkmate's 5T² + T|E| binaries become a few per slot. `runs` and `keeps` are binary; transfers are integral once these
-are. Redundant schedules (running what is in memory, keeping what nobody reads) are cut off: none of them is cheaper.
+are. Redundant plans (running what is in memory, keeping what nobody reads) are cut off: none of them is cheaper.
 Stored persistent tensors are paged in without having been written; what changes them pays for one write.
 """
 

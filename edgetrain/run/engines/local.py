@@ -21,7 +21,7 @@ from edgetrain.program.artifact import GRAPH, Artifact
 from edgetrain.program.emit_c import ABI
 from edgetrain.program.image import loaded_bytes
 from edgetrain.run.engines.arena_memory import ArenaMemory
-from edgetrain.run.engines.stored_parameters import Mirror, mapped_file
+from edgetrain.run.engines.stored_parameters import ParametersCopy, mapped_file
 from edgetrain.units import show_bytes
 
 # EDGE_ERROR_* in runtime/edgetrain.h that the user can do something about.
@@ -48,8 +48,8 @@ def planned_process_bytes(artifact: Artifact, threads: int) -> int:
     is_paging = manifest.page_file_bytes > 0
     started = threads - 1 + is_paging
     image_bytes = loaded_bytes(artifact.library, is_paging=is_paging)
-    mirror_bytes = manifest.parameters_bytes if manifest.stores_tensors else 0
-    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES + mirror_bytes
+    copy_bytes = manifest.parameters_bytes if manifest.stores_tensors else 0
+    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES + copy_bytes
 
 
 class _Facts(ctypes.Structure):
@@ -66,7 +66,7 @@ class LocalEngine:
     Arrays from `tensor` and `saved` are views of the arena: they change with every call. They stay readable after
     `close`, which stops the program's threads and forgets its page file; the memory goes with the last view.
 
-    Where a program leaves parameters in storage, views of what a checkpoint holds are of a mirror: ask for them again
+    Where a program leaves parameters in storage, views of what a checkpoint holds are of a copy: ask for them again
     after a call. What is written to them reaches the program before its next call.
     """
 
@@ -79,7 +79,7 @@ class LocalEngine:
         self._threads = threads
         self._page_directory = page_directory
         self._memory = ArenaMemory(artifact.manifest.arena_bytes, reserve_bytes=reserve_bytes)
-        self._mirror = Mirror(artifact.manifest, page_directory) if artifact.manifest.stores_tensors else None
+        self._copy = ParametersCopy(artifact.manifest, page_directory) if artifact.manifest.stores_tensors else None
         self._read_parameters()
         self._library: ctypes.CDLL | None = self._load_and_open(artifact)
         self._entries = _entries_of(self._library, artifact)
@@ -97,16 +97,16 @@ class LocalEngine:
         record = self._artifact.manifest.tensors.get(name)
         if record is None:
             raise InternalError(f"the program has no persistent tensor `{name}`")
-        if self._mirror is not None and name in self._mirror:
-            return self._fetched(self._mirror).tensor(name)
-        assert record.offset is not None  # else it would be in the mirror
+        if self._copy is not None and name in self._copy:
+            return self._fetched(self._copy).tensor(name)
+        assert record.offset is not None  # else it would be in the copy
         part = self._memory.view[record.offset : record.offset + record.nbytes]
         return np.frombuffer(part, dtype=record.dtype).reshape(record.shape)
 
     @property
     def saved(self) -> memoryview:
         """Parameters and optimizer state: what a checkpoint holds."""
-        memory = self._memory.view if self._mirror is None else self._fetched(self._mirror).memory
+        memory = self._memory.view if self._copy is None else self._fetched(self._copy).memory
         return memory[: self._artifact.manifest.saved_bytes]
 
     def call(self, function: str) -> None:
@@ -119,8 +119,8 @@ class LocalEngine:
             raise InternalError(f"`{function}` was called after `close`")
         if function not in self._artifact.manifest.functions:
             raise InternalError(f"the program has no function `{function}`")
-        if self._mirror is not None and self._mirror.is_current:
-            self._mirror.put_back(self._memory.view, self._move("edge_stored_write"))
+        if self._copy is not None and self._copy.is_current:
+            self._copy.put_back(self._memory.view, self._move("edge_stored_write"))
         status = self._entries[function]()
         if status != 0:
             if status > 0:
@@ -164,13 +164,13 @@ class LocalEngine:
         before, after = self._artifact.manifest.arena_bytes, artifact.manifest.arena_bytes
         self._memory.resize(max(before, after))
         try:
-            mirror = Mirror(artifact.manifest, self._page_directory) if artifact.manifest.stores_tensors else None
+            copy = ParametersCopy(artifact.manifest, self._page_directory) if artifact.manifest.stores_tensors else None
             opened = self._load_and_open(artifact)
         except BaseException:
             self._memory.resize(before)
             raise
         self.close()
-        self._artifact, self._library, self._mirror = artifact, opened, mirror
+        self._artifact, self._library, self._copy = artifact, opened, copy
         self._entries = _entries_of(opened, artifact)
         self._memory.resize(after)
         self._memory.give_back(artifact.manifest.persistent_bytes if carried is None else 0)
@@ -179,8 +179,8 @@ class LocalEngine:
 
     def _carried(self) -> memoryview:
         """Parameters, state and constants as in `parameters.bin`, in a mapped file: it is no part of the budget."""
-        if self._mirror is not None:
-            return self._fetched(self._mirror).memory
+        if self._copy is not None:
+            return self._fetched(self._copy).memory
         nbytes = self._artifact.manifest.parameters_bytes
         carried = mapped_file(self._page_directory, nbytes)
         memoryview(carried)[:] = self._memory.view[:nbytes]
@@ -188,9 +188,9 @@ class LocalEngine:
 
     def _put_down(self, carried: memoryview) -> None:
         nbytes = self._artifact.manifest.parameters_bytes
-        (self._memory.view if self._mirror is None else self._mirror.memory)[:nbytes] = carried[:nbytes]
-        if self._mirror is not None:
-            self._mirror.is_current = True
+        (self._memory.view if self._copy is None else self._copy.memory)[:nbytes] = carried[:nbytes]
+        if self._copy is not None:
+            self._copy.is_current = True
 
     def throttle_paging(self, bytes_per_second: int) -> None:
         """Limits page traffic, to see on a fast disk what a slow one would do. 0 is no limit."""
@@ -213,10 +213,10 @@ class LocalEngine:
             _unload(self._library)
             self._library = None
 
-    def _fetched(self, mirror: Mirror) -> Mirror:
-        if not mirror.is_current:
-            mirror.fetch(self._memory.view, self._move("edge_stored_read"))
-        return mirror
+    def _fetched(self, copy: ParametersCopy) -> ParametersCopy:
+        if not copy.is_current:
+            copy.fetch(self._memory.view, self._move("edge_stored_read"))
+        return copy
 
     def _move(self, symbol: str) -> Callable[[int, int], None]:
         """`edge_stored_read` or `edge_stored_write`, which raises."""
@@ -260,7 +260,7 @@ class LocalEngine:
 
     def _read_parameters(self) -> None:
         path, count = self._artifact.parameters, self._artifact.manifest.parameters_bytes
-        memory = self._memory.view if self._mirror is None else self._mirror.memory
+        memory = self._memory.view if self._copy is None else self._copy.memory
         done = 0
         try:
             with path.open("rb", buffering=0) as stream:
@@ -275,8 +275,8 @@ class LocalEngine:
             raise DeviceError(
                 f"{path} holds {done} of {count} bytes", why="it was cut short", fix="build the program again"
             )
-        if self._mirror is not None:
-            self._mirror.is_current = True
+        if self._copy is not None:
+            self._copy.is_current = True
 
 
 def _kernel_failure(function: str, op: Op) -> DeviceError:

@@ -1,6 +1,6 @@
 """A device that computes nothing: it walks the plan's memory and leaves every number as it was.
 
-Loops, checkpoints, schedules and placements can be tried with it anywhere, in milliseconds and without a compiler.
+Loops, checkpoints, steps and placements can be tried with it anywhere, in milliseconds and without a compiler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from edgetrain.cost.analytic import OpCost
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.graph.persistent import layout_persistent
-from edgetrain.planner.plan import Placement, Plan, Schedule, replay
+from edgetrain.planner.plan import FunctionPlan, Placement, Plan, replay
 from edgetrain.run.engines.engine import Array
 from edgetrain.targets.device import Storage
 from edgetrain.units import Joules, Seconds
@@ -47,10 +47,10 @@ class NullEngine:
         return self._persistent[offset : offset + tensor.nbytes].view(tensor.dtype).reshape(tensor.shape)
 
     def call(self, function: str) -> None:
-        """Replays the schedule. Raises `InternalError` if its steps or its placements break the plan's promises."""
-        # A schedule is the same at every call, so once is enough.
+        """Replays the steps. Raises `InternalError` if they or their placements break the plan's promises."""
+        # The steps are the same at every call, so once is enough.
         if function not in self._extent_bytes:
-            self._extent_bytes[function] = self._walk(self._plan.schedules[function])
+            self._extent_bytes[function] = self._walk(self._plan.functions[function])
 
     @property
     def saved(self) -> memoryview:
@@ -62,19 +62,17 @@ class NullEngine:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _walk(self, schedule: Schedule) -> int:
+    def _walk(self, function_plan: FunctionPlan) -> int:
         """The end of the highest placement, after every stay was found in its place and none on top of another."""
-        costs = {op.name: _FREE for op in self._graph.functions[schedule.function]}
-        stays = replay(self._graph, schedule.function, schedule.steps, costs, _FREE_STORAGE).stays
+        costs = {op.name: _FREE for op in self._graph.functions[function_plan.function]}
+        stays = replay(self._graph, function_plan.function, function_plan.steps, costs, _FREE_STORAGE).stays
         needed = {(stay.tensor, stay.start, stay.end, stay.nbytes) for stay in stays}
-        placed = {(p.tensor, p.start, p.end, p.nbytes) for p in schedule.placements}
+        placed = {(p.tensor, p.start, p.end, p.nbytes) for p in function_plan.placements}
         if needed != placed:
             name, start, *_ = min(needed ^ placed)
-            raise InternalError(
-                f"{schedule.function}: `{name}` is placed otherwise than step {start} of the schedule needs it"
-            )
-        _check_apart(schedule.function, schedule.placements, self._plan.persistent_bytes)
-        return max((p.offset + p.nbytes for p in schedule.placements), default=0)
+            raise InternalError(f"{function_plan.function}: `{name}` is placed otherwise than step {start} needs it")
+        _check_apart(function_plan.function, function_plan.placements, self._plan.persistent_bytes)
+        return max((p.offset + p.nbytes for p in function_plan.placements), default=0)
 
 
 def _check_apart(function: str, placements: tuple[Placement, ...], persistent_bytes: int) -> None:

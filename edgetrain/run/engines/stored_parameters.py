@@ -1,7 +1,7 @@
-"""Parameters of a program that leaves some of them in storage, as memory that the host can read and write.
+"""Where a program leaves some parameters in storage: a copy of them all, which the host can read and write.
 
-A file in the page directory, mapped: the system may write it back and take the memory whenever it is short, so it is no
-part of the program's budget.
+It is a file in the page directory, mapped: the system may write it back and take the memory whenever it is short, so it
+is no part of the program's budget.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from edgetrain.program.manifest import Manifest, TensorRecord
 MoveSlot = Callable[[int, int], None]  # slot, address in this process
 
 
-class Mirror:
-    """Every parameter, state and constant, laid out as in `parameters.bin`.
+class ParametersCopy:
+    """A copy of every parameter, state and constant, laid out as in `parameters.bin`.
 
     `is_current` says that it holds what the program has. The owner fetches before showing it, and puts it back before
     the program runs, for what was shown may have been changed.
@@ -44,7 +44,7 @@ class Mirror:
         return np.frombuffer(self.memory[record.place_in_file], dtype=record.dtype).reshape(record.shape)
 
     def fetch(self, arena: memoryview, read_slot: MoveSlot) -> None:
-        """Fills the mirror from the arena and from storage."""
+        """Fills the copy from the arena and from storage."""
         for record in self._records.values():
             if record.slot is not None:
                 read_slot(record.slot, self._address_of(record))
@@ -53,7 +53,7 @@ class Mirror:
         self.is_current = True
 
     def put_back(self, arena: memoryview, write_slot: MoveSlot) -> None:
-        """Writes the mirror to the arena and to storage; it is out of date from then on, for the program runs next."""
+        """Writes the copy to the arena and to storage; it is out of date from then on, for the program runs next."""
         for record in self._records.values():
             if record.slot is not None:
                 write_slot(record.slot, self._address_of(record))
@@ -78,7 +78,7 @@ def mapped_file(directory: Path, nbytes: int) -> mmap.mmap:
     Raises `DeviceError` when the directory does not take it.
     """
     try:
-        with tempfile.TemporaryFile(dir=directory, prefix="edgetrain-mirror-") as file:
+        with tempfile.TemporaryFile(dir=directory, prefix="edgetrain-parameters-") as file:
             file.truncate(nbytes)
             return mmap.mmap(file.fileno(), nbytes)
     except OSError as error:

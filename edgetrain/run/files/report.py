@@ -12,7 +12,7 @@ from edgetrain.files.atomic_file import replaced_file
 from edgetrain.graph.traffic import Traffic
 from edgetrain.run.files.checkpoint import Validation
 from edgetrain.run.files.plot import Panel, Series, draw
-from edgetrain.run.limits.period import Phase
+from edgetrain.run.limits.period import Period
 from edgetrain.run.sensors.energy import EnergyMeter
 from edgetrain.units import show_bytes, show_grams, show_joules, show_seconds
 
@@ -69,7 +69,7 @@ class Energy:
 class RunReport:
     """`None` means not measured or not limited, never zero. Losses are one for each step, from the first on.
 
-    Planned, measured and budget are those of the last phase; a run whose budget moved has several.
+    Planned, measured and budget are those of the last period; a run whose budget moved has several.
     """
 
     planned_peak_bytes: int
@@ -98,7 +98,7 @@ class RunReport:
     seed: int
     versions: Mapping[str, str] = field(default_factory=dict)
     recipe: Mapping[str, Json] = field(default_factory=dict)
-    phases: tuple[Phase, ...] = ()  # plan by plan, the last one included
+    phases: tuple[Period, ...] = ()  # plan by plan, the last one included
     kernels: Mapping[str, Json] = field(default_factory=dict)  # how many have their schedule from where
     traffic: Traffic | None = None  # of a step that recomputes nothing
 
@@ -106,7 +106,7 @@ class RunReport:
     def is_within_budget(self) -> bool:
         """Whether what was measured stayed inside the budget of its time, not what was planned."""
         is_within = self.budget_bytes is None or self.measured_peak_bytes <= self.budget_bytes
-        return is_within and all(phase.is_within_budget for phase in self.phases)
+        return is_within and all(period.is_within_budget for period in self.phases)
 
     def to_json(self) -> str:
         """Canonical: the same report gives the same bytes."""
@@ -119,7 +119,7 @@ class RunReport:
         threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
         lines = [
             ("memory", self._memory_text()),
-            *((("plans", self._phases_text()),) if len(self.phases) > 1 else ()),
+            *((("plans", self._periods_text()),) if len(self.phases) > 1 else ()),
             ("time", self._time_text()),
             *((("traffic", self.traffic.to_text()),) if self.traffic is not None else ()),
             *((("energy", self.energy.to_text()),) if self.energy is not None else ()),
@@ -143,13 +143,13 @@ class RunReport:
             text += f"; the process grew by {show_bytes(self.process_peak_bytes)}, {planned}"
         return text
 
-    def _phases_text(self) -> str:
+    def _periods_text(self) -> str:
         parts = []
-        for phase in self.phases:
-            began = f"after step {phase.after_step} ({phase.cause}) " if phase.cause else ""
-            parts.append(f"{began}peak {show_bytes(phase.measured_peak_bytes)}")
-            if phase.budget_bytes is not None:
-                parts[-1] += f" of {show_bytes(phase.budget_bytes)}"
+        for period in self.phases:
+            began = f"after step {period.after_step} ({period.cause}) " if period.cause else ""
+            parts.append(f"{began}peak {show_bytes(period.measured_peak_bytes)}")
+            if period.budget_bytes is not None:
+                parts[-1] += f" of {show_bytes(period.budget_bytes)}"
         return ", ".join(parts)
 
     def _time_text(self) -> str:

@@ -19,7 +19,7 @@ from edgetrain.program.artifact import Artifact, load_artifact
 from edgetrain.run.files.folders import JobRecord
 from edgetrain.run.limits.exchange import LiveState, Mailbox, Request, write_state
 from edgetrain.run.limits.ladder import Ladder, Rung
-from edgetrain.run.limits.period import Phase
+from edgetrain.run.limits.period import Period
 from edgetrain.run.loop.step_log import StepLog
 from edgetrain.units import show_bytes
 
@@ -88,7 +88,7 @@ class Governor:
         self._promised_bytes = beginning.budget_bytes
         self._since_step, self._steps = 0, 0
         self._cause = ""
-        self._ended: list[Phase] = []
+        self._ended: list[Period] = []
         self._unanswered, self._answered, self._refusal = "", "", ""
 
     def begin(self, step: int, steps: int) -> None:
@@ -113,9 +113,9 @@ class Governor:
             self._follow_limits(step, step_log)
         return self._rung != before
 
-    def phases(self) -> tuple[Phase, ...]:
+    def periods(self) -> tuple[Period, ...]:
         """The run so far, plan by plan; the last one is still going on."""
-        return (*self._ended, self._phase())
+        return (*self._ended, self._period())
 
     def end(self, step: int) -> None:
         """The last step is done. Whoever still waits for an answer gets it."""
@@ -188,8 +188,8 @@ class Governor:
         return min(bounds, default=(None, self._limits[0].cause if self._limits else ASKED))
 
     def _enter(self, rung: Rung, cause: str, budget_bytes: int | None, step: int, step_log: StepLog) -> None:
-        """Ends the phase and begins another, with the engine on `rung`. Raises `EdgetrainError` and changes nothing."""
-        ended, before = self._phase(), self._rung
+        """Ends the period and begins one with the engine on `rung`. Raises `EdgetrainError` and changes nothing."""
+        ended, before = self._period(), self._rung
         if rung != before:
             try:
                 self._engine.switch(load_artifact(rung.program))
@@ -215,8 +215,8 @@ class Governor:
         for limit in self._limits:
             limit.settle(self._rung.planned_peak_bytes)
 
-    def _phase(self) -> Phase:
-        return Phase(
+    def _period(self) -> Period:
+        return Period(
             after_step=self._since_step,
             cause=self._cause,
             budget_bytes=self._promised_bytes,

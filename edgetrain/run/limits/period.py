@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Period:
     """A part of the run under one plan and one budget, planned beside measured."""
 
     after_step: int  # it began when this many steps were done
-    cause: str  # what ended the phase before; empty for the first
+    cause: str  # what ended the one before; empty for the first
     budget_bytes: int | None
     planned_peak_bytes: int
     measured_peak_bytes: int

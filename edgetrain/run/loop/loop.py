@@ -43,7 +43,7 @@ class Ending(StrEnum):
     BY_CALLBACK = "stopped by a callback"
 
 
-class Session:
+class TrainingLoop:
     """One process's share of a run: the engine, and the progress as it grows."""
 
     def __init__(

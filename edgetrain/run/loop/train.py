@@ -14,7 +14,7 @@ from edgetrain.run.files.checkpoint import NEWEST, Progress, load_run_checkpoint
 from edgetrain.run.limits.governor import Governor
 from edgetrain.run.loop.callbacks import Callback
 from edgetrain.run.loop.interruption import catch_interruptions
-from edgetrain.run.loop.loop import Ending, Session
+from edgetrain.run.loop.loop import Ending, TrainingLoop
 from edgetrain.run.loop.settings import TrainSettings
 from edgetrain.run.loop.step_log import LOG, open_log
 
@@ -65,7 +65,7 @@ def train(
     step_log = open_log(out / LOG, after_step=progress.step)
     try:
         with catch_interruptions() as interruption:
-            session = Session(
+            loop = TrainingLoop(
                 engine,
                 source,
                 settings,
@@ -77,18 +77,18 @@ def train(
                 clock=clock,
                 governor=governor,
             )
-            ending = session.run()
+            ending = loop.run()
     finally:
         step_log.close()
-    final = session.progress()
+    final = loop.progress()
     return TrainOutcome(
         progress=final,
         ending=ending,
         epochs=final.step / steps_per_epoch,
-        seconds_per_step=session.seconds_per_step,
+        seconds_per_step=loop.seconds_per_step,
         steps_taken=final.step - progress.step,
         checkpoint=out / NEWEST,
-        holds_best=session.restore_best(),
+        holds_best=loop.restore_best(),
     )
 
 

@@ -1,4 +1,4 @@
-"""The motions of a run, once and without its program, so that the growth measured afterwards is the program's alone.
+"""Everything that a run does beside its program, once, so that the growth measured afterwards is the program's alone.
 
 The first batch, the first metric and the first checkpoint bring code of Python, NumPy and the system's libraries into
 memory that stays there. None of it belongs to the program, and a small program would be hidden behind it.
@@ -24,7 +24,7 @@ from edgetrain.run.loop.settings import TrainSettings
 _BORROWED = ("expf", "logf")  # what kernels take from the system's mathematical library
 
 
-def rehearse(manifest: Manifest, source: BatchSource, settings: TrainSettings) -> None:
+def warm_up(manifest: Manifest, source: BatchSource, settings: TrainSettings) -> None:
     """Reads one batch, takes every metric of an output of zeros, and saves a checkpoint to a folder that does not last.
 
     Leaves the source at its second batch. Raises as the source does for data that cannot be read, `DeviceError` when
@@ -41,10 +41,10 @@ def rehearse(manifest: Manifest, source: BatchSource, settings: TrainSettings) -
     progress = Progress(step=0, position=(0, 0), steps_per_epoch=source.steps_per_epoch, seed=settings.seed)
     with tempfile.TemporaryDirectory() as folder:
         save_run_checkpoint(Path(folder), memoryview(b"\0"), progress, program_sha256=settings.program_sha256)
-    rehearse_mathematics()
+    warm_up_mathematics()
 
 
-def rehearse_mathematics() -> None:
+def warm_up_mathematics() -> None:
     """Calls what kernels take from the system, which is in this process anyway but may not be in memory yet."""
     process = ctypes.CDLL(None)
     for name in _BORROWED:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.edgetrain.agreement import optional_torch
-from tests.edgetrain.agreement.workshop import Workshop
+from benchmarks.references import optional_torch
+from benchmarks.references.workshop import Workshop
 
 
 @pytest.fixture(scope="session")

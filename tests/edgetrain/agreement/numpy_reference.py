@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.references.trained import Array, Batch, Trained
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement.trained import Array, Batch, Trained
 
 Floats = npt.NDArray[np.float64]
 Values = dict[str, Floats]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.models.small_networks import CLASSES, MLP_INPUTS, TIE_IMAGE, initial_parameters, mlp, tie_cnn
+from benchmarks.references.trained import assert_agrees, joined, make_batches
+from benchmarks.references.workshop import Workshop
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from tests.edgetrain.agreement import numpy_reference as reference
-from tests.edgetrain.agreement.onnx_models import CLASSES, MLP_INPUTS, TIE_IMAGE, initial_parameters, mlp, tie_cnn
-from tests.edgetrain.agreement.trained import assert_agrees, joined, make_batches
-from tests.edgetrain.agreement.workshop import Workshop
 
 pytestmark = pytest.mark.compile
 

@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 
-from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement.kinks import KinkWatch, assert_agrees_up_to_kinks
-from tests.edgetrain.agreement.torch_reference import train_in_torch
-from tests.edgetrain.agreement.trained import Trained, make_batches
-from tests.edgetrain.agreement.workshop import Workshop
+from benchmarks.models import small_networks as models
+from benchmarks.models.small_cases import CASES
+from benchmarks.references.kinks import KinkWatch, assert_agrees_up_to_kinks
+from benchmarks.references.torch_reference import train_in_torch
+from benchmarks.references.trained import Trained, make_batches
+from benchmarks.references.workshop import Workshop
+from edgetrain.graph.options import TrainOptions
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("needs_torch")]
 
-SGD = OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4)
 SEEDS = range(5, 9)
-ADAMW = OptimizerOptions(kind="adamw", weight_decay=0.01)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    model: Callable[[], Any]
-    image: tuple[int, ...]
-    optimizer: OptimizerOptions = SGD
-    learning_rate: float = 0.02
-    batch: int = 4
-    batchnorm: str = "train"
-    loss: str = "cross-entropy"
-    clip_norm: float = 0.0
-
-
-CASES = {
-    "batch-norm-train": Case(model=models.batch_norm_cnn, image=models.BATCH_NORM_IMAGE),
-    "batch-norm-frozen": Case(model=models.batch_norm_cnn, image=models.BATCH_NORM_IMAGE, batchnorm="frozen"),
-    "resnet18": Case(model=models.resnet18, image=models.RESNET_IMAGE, learning_rate=0.005),
-    "mobilenet": Case(model=models.mobilenet, image=models.MOBILENET_IMAGE),
-    "transformer": Case(
-        model=models.transformer, image=models.TRANSFORMER_IMAGE, optimizer=ADAMW, learning_rate=0.003, clip_norm=1.0
-    ),
-    "gated": Case(model=models.gated, image=(models.MLP_INPUTS,), loss="bce"),
-}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

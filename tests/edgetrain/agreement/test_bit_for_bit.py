@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 import pytest
 
+from benchmarks.models import small_networks as models
+from benchmarks.references.trained import Trained, make_batches, same_bits
+from benchmarks.references.workshop import Workshop
 from edgetrain.compiler.compile import compile_graph
 from edgetrain.compiler.compiled import Compiled
 from edgetrain.cost.analytic import analytic_costs_by_function
@@ -20,9 +23,6 @@ from edgetrain.planner.plan import Budget, Compute, PageIn, Plan
 from edgetrain.planner.solvers import OWN_SOLVERS, SOLVERS, STAND_INS
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement.trained import Trained, make_batches, same_bits
-from tests.edgetrain.agreement.workshop import Workshop
 
 pytestmark = pytest.mark.compile
 
@@ -58,12 +58,12 @@ def _assert_same_bits(one: Trained, other: Trained) -> None:
 
 
 def _recomputes(plan: Plan) -> bool:
-    computed = Counter(step.op for step in plan.schedules["step"].steps if isinstance(step, Compute))
+    computed = Counter(step.op for step in plan.functions["step"].steps if isinstance(step, Compute))
     return max(computed.values()) > 1
 
 
 def _pages(plan: Plan) -> bool:
-    return any(isinstance(step, PageIn) for step in plan.schedules["step"].steps)
+    return any(isinstance(step, PageIn) for step in plan.functions["step"].steps)
 
 
 def _tight_plan(workshop: Workshop, compiled: Compiled, solver: str, storage: Storage | None, *, seed: int) -> Plan:

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import edgetrain
+from benchmarks.references.torch_reference import train_in_torch
+from benchmarks.references.trained import STEPS, Batch, assert_agrees
+from benchmarks.references.workshop import Workshop
 from edgetrain.errors import DataError
 from edgetrain.graph.options import LossOptions, OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement.torch_reference import train_in_torch
-from tests.edgetrain.agreement.trained import STEPS, Batch, assert_agrees
-from tests.edgetrain.agreement.workshop import Workshop
 
 pytestmark = pytest.mark.compile
 

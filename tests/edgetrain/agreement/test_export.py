@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.models import small_networks as models
+from benchmarks.references.trained import make_batches, relative_difference
+from benchmarks.references.workshop import FixedBatches, Workshop, outputs_of, parameters_of, settings_of
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.run.files.export import write_trained_onnx
 from edgetrain.run.loop.train import train
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement.trained import make_batches, relative_difference
-from tests.edgetrain.agreement.workshop import FixedBatches, Workshop, outputs_of, parameters_of, settings_of
 
 pytestmark = pytest.mark.compile
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.models import real_networks as real_models
+from benchmarks.models import small_networks as models
+from benchmarks.references import torch_reference
+from benchmarks.references.kinks import KinkWatch, Reference, assert_agrees_up_to_kinks, nearest_reference
+from benchmarks.references.trained import Trained, agrees, assert_agrees, make_batches
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement import real_models, torch_reference
-from tests.edgetrain.agreement.kinks import KinkWatch, Reference, assert_agrees_up_to_kinks, nearest_reference
-from tests.edgetrain.agreement.trained import Trained, agrees, assert_agrees, make_batches
 
 pytestmark = pytest.mark.usefixtures("needs_torch")
 

@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 import pytest
 
+from benchmarks.models import small_networks as models
+from benchmarks.references.torch_reference import TorchModel
+from benchmarks.references.trained import Array, Batch, make_batches, relative_difference
 from edgetrain.graph.adapters import Adapter
 from edgetrain.graph.options import LoraOptions, OptimizerOptions, TrainOptions
 from edgetrain.run.files.export import write_trained_onnx
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement.torch_reference import TorchModel
-from tests.edgetrain.agreement.trained import Array, Batch, make_batches, relative_difference
 from tests.edgetrain.graph.stepping import Stepper, stepper
 
 pytestmark = [pytest.mark.compile]

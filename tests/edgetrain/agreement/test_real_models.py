@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
+from benchmarks.models import real_networks as real
+from benchmarks.references.torch_reference import train_in_torch
+from benchmarks.references.trained import differences
+from benchmarks.references.workshop import Workshop
 from edgetrain.errors import ModelError
-from tests.edgetrain.agreement import real_models as real
-from tests.edgetrain.agreement.torch_reference import train_in_torch
-from tests.edgetrain.agreement.trained import differences
-from tests.edgetrain.agreement.workshop import Workshop
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("needs_torch")]
 

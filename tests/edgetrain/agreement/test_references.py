@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement import numpy_reference, torch_reference
-from tests.edgetrain.agreement import onnx_models as models
-from tests.edgetrain.agreement.test_against_numpy import MLP_LAYERS, TIE_LAYERS
-from tests.edgetrain.agreement.trained import (
+from benchmarks.models import small_networks as models
+from benchmarks.references import torch_reference
+from benchmarks.references.trained import (
     Trained,
     assert_agrees,
     make_batches,
     relative_difference,
 )
+from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from tests.edgetrain.agreement import numpy_reference
+from tests.edgetrain.agreement.test_against_numpy import MLP_LAYERS, TIE_LAYERS
 
 BATCH = 3
 IMAGES = {

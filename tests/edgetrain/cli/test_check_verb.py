@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import model_of
 from tests.edgetrain.cli.conftest import Command
-from tests.edgetrain.model.onnx_models import model_of
 
 pytestmark = pytest.mark.compile
 

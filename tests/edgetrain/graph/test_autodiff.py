@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import model_of
 from edgetrain._tvm import Target, relax, runtime, shape_of, tvm
 from edgetrain.errors import UnsupportedError
 from edgetrain.graph.autodiff import Tape, differentiate, emit_forward, missing_gradients, op_name
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from tests.edgetrain.graph.small_models import cnn_model, mlp_model, tied_model
-from tests.edgetrain.model.onnx_models import model_of
 
 
 class _Emitted:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.importing.onnx_models import mlp
 from edgetrain.graph import autodiff
 from edgetrain.graph.build import build_step
 from edgetrain.graph.options import TrainOptions
 from edgetrain.model.importer import import_model
-from tests.edgetrain.model.onnx_models import mlp
 
 
 def _visits(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import model_of
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import Extracted, extract
 from edgetrain.graph.ir import LOSS, Phase, Role, from_json, to_json, validate
@@ -13,7 +14,6 @@ from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from tests.edgetrain.graph.small_models import BATCH, cnn_model, mlp_model, tied_model
-from tests.edgetrain.model.onnx_models import model_of
 
 MODELS = {"mlp": mlp_model, "cnn": cnn_model, "tied": tied_model}
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.models import small_networks as models
 from edgetrain.errors import UsageError
 from edgetrain.graph.adapters import Adapter
 from edgetrain.graph.lora import attach_lora
@@ -15,7 +16,6 @@ from edgetrain.graph.rewrite import calls
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from edgetrain.model.onnx_build import GraphWriter
-from tests.edgetrain.agreement import onnx_models as models
 
 
 def imported(name: str) -> Model:

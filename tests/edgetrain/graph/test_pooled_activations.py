@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import model_of
 from edgetrain.graph.build import build_step
 from edgetrain.graph.extract import extract
 from edgetrain.graph.ir import Phase
@@ -15,7 +16,6 @@ from edgetrain.graph.rewrite import calls
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from tests.edgetrain.graph.stepping import Stepper
-from tests.edgetrain.model.onnx_models import model_of
 
 pytestmark = pytest.mark.compile
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.models import small_networks as models
 from edgetrain.errors import UsageError
 from edgetrain.graph.adapted import adapt
 from edgetrain.graph.adapters import RowDelta
@@ -15,7 +16,6 @@ from edgetrain.graph.options import OptimizerOptions, SparseOptions, TrainOption
 from edgetrain.graph.sparse import best_rows, update_bytes
 from edgetrain.graph.trainable import select_trainable
 from edgetrain.model.importer import import_model
-from tests.edgetrain.agreement import onnx_models as models
 
 BATCH = 2
 MLP = import_model(models.mlp(), name="mlp", batch=BATCH)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.models import small_networks as models
 from edgetrain.errors import UsageError
 from edgetrain.graph.adapted import adapt
 from edgetrain.graph.options import LoraOptions, TrainOptions
@@ -12,7 +13,6 @@ from edgetrain.graph.trainable import SELECTORS, layers, learnable, running_stat
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
 from edgetrain.model.onnx_build import GraphWriter
-from tests.edgetrain.agreement import onnx_models as models
 from tests.edgetrain.graph.small_models import cnn_model, mlp_model, tied_model
 
 CNN, CNN_BIASES, MLP = cnn_model(), cnn_model(batch_norm=False), mlp_model()

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.importing.onnx_models import FLOAT, model_of
 from edgetrain.errors import UnsupportedError
 from edgetrain.model.control_flow import MAXIMUM_UNROLLED_STEPS
 from edgetrain.model.importer import import_model
-from tests.edgetrain.model.onnx_models import FLOAT, model_of
 from tests.edgetrain.model.running import expected, run
 
 node = helper.make_node

@@ -8,6 +8,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from benchmarks.importing import converter_cases
+from benchmarks.importing.attention_cases import ATTENTION_CASES
+from benchmarks.importing.converter_cases import Array, NodeCase
+from benchmarks.importing.more_converter_cases import MORE_CASES
+from benchmarks.importing.signal_cases import SIGNAL_CASES
 from edgetrain._tvm import Target, dtype_of, relax, runtime, tvm
 from edgetrain.graph.autodiff import Tape, emit_forward, missing_gradients
 from edgetrain.model.converters import CONVERTERS
@@ -15,11 +20,6 @@ from edgetrain.model.converters.fused import FUSED_CONVERTERS
 from edgetrain.model.converters.quantisation import QUANTISATION_CONVERTERS
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
-from tests.edgetrain.model import converter_cases
-from tests.edgetrain.model.attention_cases import ATTENTION_CASES
-from tests.edgetrain.model.converter_cases import Array, NodeCase
-from tests.edgetrain.model.more_converter_cases import MORE_CASES
-from tests.edgetrain.model.signal_cases import SIGNAL_CASES
 
 TOLERANCE = 1e-4
 CASES = (*converter_cases.CASES, *MORE_CASES, *ATTENTION_CASES, *SIGNAL_CASES)

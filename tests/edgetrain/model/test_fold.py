@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from benchmarks.importing.onnx_models import model_of
 from edgetrain.model.fold import fold_node, known_extent
-from tests.edgetrain.model.onnx_models import model_of
 
 node = helper.make_node
 

@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.models import small_networks as models
 from edgetrain.model.fold_batchnorm import fold_batchnorm
 from edgetrain.model.zoo import build_zoo_model
-from tests.edgetrain.agreement import onnx_models as models
 
 RNG = np.random.default_rng(0)
 

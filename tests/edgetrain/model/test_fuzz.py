@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.importing.fuzzing import BATCH, networks, outcome_of
+from benchmarks.importing.onnx_models import mlp
+from benchmarks.importing.onnx_mutations import mutate
 from edgetrain.model.importer import import_model
-from tests.edgetrain.model.fuzzing import BATCH, networks, outcome_of
-from tests.edgetrain.model.onnx_models import mlp
-from tests.edgetrain.model.onnx_mutations import mutate
 
 _CHUNK = 50
 
@@ -30,7 +30,7 @@ def test_an_undocumented_error_is_called_a_bug(tmp_path: Path, monkeypatch: pyte
     def fail(*_arguments: object, **_settings: object) -> None:
         raise KeyError("lost")
 
-    monkeypatch.setattr("tests.edgetrain.model.fuzzing.import_model", fail)
+    monkeypatch.setattr("benchmarks.importing.fuzzing.import_model", fail)
     outcomes = {outcome_of(number, tmp_path) for number in range(20)}
     assert "BUG KeyError: 'lost'" in outcomes
 

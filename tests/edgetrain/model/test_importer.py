@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from benchmarks.importing.onnx_models import mlp, model_of
 from edgetrain._tvm import relax, shape_of
 from edgetrain.errors import UnsupportedError
 from edgetrain.model.fold import MAXIMUM_FOLDED_BYTES
 from edgetrain.model.importer import import_model
 from edgetrain.model.model import Model
-from tests.edgetrain.model.onnx_models import mlp, model_of
 
 node = helper.make_node
 

@@ -6,9 +6,9 @@ import onnx
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import FLOAT, mlp, model_of
 from edgetrain.errors import ModelError, UnsupportedError
 from edgetrain.model.load import OPSETS, check, external_files, load_onnx, opset_of
-from tests.edgetrain.model.onnx_models import FLOAT, mlp, model_of
 
 
 def _written(path: Path, content: bytes) -> Path:

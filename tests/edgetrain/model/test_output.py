@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.importing.onnx_models import FLOAT, model_of
 from edgetrain.errors import UnsupportedError, UsageError
 from edgetrain.model.head import replace_head
 from edgetrain.model.importer import import_model
 from edgetrain.model.output import trained_output
-from tests.edgetrain.model.onnx_models import FLOAT, model_of
 
 node = helper.make_node
 WEIGHT = np.array([[0.5, 2.0], [1.0, -1.0], [0.25, 0.5]], np.float32)

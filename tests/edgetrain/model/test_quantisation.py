@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from benchmarks.importing.onnx_models import model_of
 from edgetrain.model.importer import import_model
-from tests.edgetrain.model.onnx_models import model_of
 from tests.edgetrain.model.running import expected, run
 
 node = helper.make_node

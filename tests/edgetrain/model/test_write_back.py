@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from benchmarks.importing.onnx_models import FLOAT, mlp, model_of
 from edgetrain.errors import UnsupportedError
 from edgetrain.model.write_back import write_weights
-from tests.edgetrain.model.onnx_models import FLOAT, mlp, model_of
 from tests.edgetrain.model.running import expected
 
 node = helper.make_node

@@ -23,17 +23,17 @@ def costs_of(graph: TrainGraph, seed: int = 0) -> CostsByFunction:
 
 def check(graph: TrainGraph, plan: Plan, costs: CostsByFunction, storage: Storage | None = None) -> None:
     """Everything a program relies on, derived again from the plan's own steps and offsets."""
-    for function, schedule in plan.schedules.items():
-        found = replay(graph, function, schedule.steps, costs[function], storage)
+    for function, function_plan in plan.functions.items():
+        found = replay(graph, function, function_plan.steps, costs[function], storage)
         assert [(s.tensor, s.start, s.end, s.nbytes) for s in found.stays] == [
-            (p.tensor, p.start, p.end, p.nbytes) for p in schedule.placements
+            (p.tensor, p.start, p.end, p.nbytes) for p in function_plan.placements
         ]
-        for stay, placement in zip(found.stays, schedule.placements, strict=True):
+        for stay, placement in zip(found.stays, function_plan.placements, strict=True):
             assert placement.offset >= plan.persistent_bytes
             assert placement.offset % (4096 if stay.paged else 64) == 0
             assert placement.offset + placement.nbytes <= plan.peak_bytes
-        for index, p in enumerate(schedule.placements):
-            for q in schedule.placements[index + 1 :]:
+        for index, p in enumerate(function_plan.placements):
+            for q in function_plan.placements[index + 1 :]:
                 together = p.start <= q.end and q.start <= p.end
                 apart = p.offset + p.nbytes <= q.offset or q.offset + q.nbytes <= p.offset
                 assert apart or not together

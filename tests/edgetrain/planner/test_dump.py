@@ -25,7 +25,7 @@ def paged_plan() -> Plan:
 
 
 def test_a_plan_with_every_kind_of_step_survives_the_round_trip(paged_plan: Plan) -> None:
-    assert {type(step) for step in paged_plan.schedules["step"].steps} == {Compute, Free, PageOut, PageIn}
+    assert {type(step) for step in paged_plan.functions["step"].steps} == {Compute, Free, PageOut, PageIn}
     assert from_json(to_json(paged_plan)) == paged_plan
 
 

@@ -38,7 +38,7 @@ def test_without_a_budget_nothing_is_recomputed() -> None:
     costs = costs_of(graph)
     plan = make_plan(graph, Budget(), costs)
     check(graph, plan, costs)
-    assert set(plan.schedules) == {"step", "evaluate"}
+    assert set(plan.functions) == {"step", "evaluate"}
     assert (plan.seconds, plan.peak_bytes) == (plan.keep_all_seconds, plan.keep_all_bytes)
     assert plan.seconds == sum(cost.seconds for cost in costs["step"].values())
 
@@ -152,7 +152,7 @@ def test_the_saved_range_is_known_to_the_plan() -> None:
     assert all(plan.persistent_offsets[name] < plan.saved_bytes for name in saved)
 
 
-# Solvers that know one schedule or a few; the exact ones go the same way until something does not fit.
+# Solvers that know one plan or a few; the exact ones go the same way until something does not fit.
 @pytest.mark.parametrize("solver", sorted(SOLVERS))
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_fits_unplanned_is_planned_for_nothing(solver: str, seed: int) -> None:

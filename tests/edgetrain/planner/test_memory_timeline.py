@@ -25,11 +25,11 @@ def test_the_layers_of_each_moment_add_up_to_what_the_replay_has_in_memory(seed:
     graph = random_graph(seed, forward_ops=8)
     plan = smallest_plan(graph, Budget(), costs_of(graph))
     moments = memory_timeline(graph, plan).moments
-    schedule = plan.schedules["step"]
-    live = replay_bytes(graph, schedule).memory_timeline
+    function_plan = plan.functions["step"]
+    live = replay_bytes(graph, function_plan).memory_timeline
     expected = [
         plan.persistent_bytes + nbytes
-        for step, nbytes in zip(schedule.steps, live, strict=True)
+        for step, nbytes in zip(function_plan.steps, live, strict=True)
         if not isinstance(step, Free)
     ]
     assert [moment.nbytes for moment in moments] == expected

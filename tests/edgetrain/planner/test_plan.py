@@ -147,7 +147,7 @@ def test_transfers_share_one_lane() -> None:
     assert found.seconds == 12.0
 
 
-def test_a_schedule_ends_when_its_last_transfer_does() -> None:
+def test_a_plan_ends_when_its_last_transfer_does() -> None:
     graph = small_graph()
     found = replay(graph, "step", (F, G, H, U, LATE, PageOut("a")), unit_costs(graph), STORAGE)
     assert found.seconds == 5.0 + 4.0

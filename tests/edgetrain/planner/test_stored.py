@@ -76,7 +76,7 @@ def test_a_clean_weight_goes_for_nothing_and_comes_back_for_a_read() -> None:
         ),
     ],
 )
-def test_a_schedule_that_would_lose_an_update_is_rejected(steps: tuple[Step, ...], problem: str) -> None:
+def test_a_plan_that_would_lose_an_update_is_rejected(steps: tuple[Step, ...], problem: str) -> None:
     with pytest.raises(InternalError, match=problem.replace("`", ".")):
         walk(*steps)
 
@@ -100,7 +100,7 @@ def test_keep_all_with_everything_stored_is_valid(seed: int) -> None:
 
 @pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
 @pytest.mark.parametrize("seed", range(6))
-def test_schedules_with_stored_tensors_are_valid_inside_their_limit(solver: str, seed: int) -> None:
+def test_plans_with_stored_tensors_are_valid_inside_their_limit(solver: str, seed: int) -> None:
     graph = heavy(random_graph(seed, forward_ops=7, unit_bytes=1024))
     costs = random_costs(graph, seed)
     stored = storable(graph)

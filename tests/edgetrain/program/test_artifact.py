@@ -20,7 +20,7 @@ from tests.edgetrain.processors import processor
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
     PERSISTENT,
-    SCHEDULES,
+    STEP_PLANS,
     initial_values,
     keep,
     tiny_artifact,
@@ -92,7 +92,7 @@ def test_the_same_inputs_give_the_same_folder_anywhere(tmp_path: Path) -> None:
 
 
 def test_another_plan_has_another_identity(tmp_path: Path) -> None:
-    paged = write(tmp_path / "two", plan=tiny_plan(SCHEDULES["page"]))
+    paged = write(tmp_path / "two", plan=tiny_plan(STEP_PLANS["page"]))
     assert write(tmp_path / "one").identity != paged.identity
     assert paged.manifest.page_file_bytes == 8192
 
@@ -213,7 +213,7 @@ def test_a_value_of_another_shape_or_type_is_rejected(value: np.ndarray[Any, Any
 
 def test_a_copy_is_the_same_program_and_replaces_an_older_one(tmp_path: Path) -> None:
     original = write(tmp_path / "one")
-    write(tmp_path / "two", plan=tiny_plan(SCHEDULES["page"]))
+    write(tmp_path / "two", plan=tiny_plan(STEP_PLANS["page"]))
     original.copy_to(tmp_path / "two")
     assert bytes_below(tmp_path / "two") == bytes_below(tmp_path / "one")
     assert load_artifact(tmp_path / "two").identity == original.identity

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
-from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
+from edgetrain.planner.plan import Budget, Compute, Free, FunctionPlan, PageIn, PageOut, Placement, Plan, Step
 from edgetrain.program.emit_c import ABI, emit_driver, emit_header, page_slots
 from edgetrain.runtime.sources import runtime_text
-from tests.edgetrain.program.tiny_program import SCHEDULES, keep, page, storing_plan, tiny_graph, tiny_plan
+from tests.edgetrain.program.tiny_program import STEP_PLANS, keep, page, storing_plan, tiny_graph, tiny_plan
 
 Value = object
 POISON = "poison"
@@ -83,7 +83,7 @@ class Interpreter:
 
 @dataclass
 class Walk:
-    """Makes a random valid schedule, with a first-fit allocator that knows nothing of the future."""
+    """Makes a random valid function_plan, with a first-fit allocator that knows nothing of the future."""
 
     graph: TrainGraph
     choose: random.Random
@@ -92,13 +92,13 @@ class Walk:
     stored: set[str] = field(default_factory=set)
     placements: list[Placement] = field(default_factory=list)
 
-    def schedule(self) -> Schedule:
+    def function_plan(self) -> FunctionPlan:
         for op in self.graph.functions["step"]:
             self.compute(op)
             self.evict()
         for name in tuple(self.live):
             self.end(name, len(self.steps) - 1)
-        return Schedule(function="step", steps=tuple(self.steps), placements=tuple(self.placements))
+        return FunctionPlan(function="step", steps=tuple(self.steps), placements=tuple(self.placements))
 
     def compute(self, op: Op) -> None:
         for name in op.reads:
@@ -183,11 +183,11 @@ def random_graph(choose: random.Random) -> TrainGraph:
     return graph
 
 
-def plan_of(schedule: Schedule) -> Plan:
+def plan_of(function_plan: FunctionPlan) -> Plan:
     return Plan(
         solver="random",
         budget=Budget(),
-        schedules={"step": schedule},
+        functions={"step": function_plan},
         persistent_offsets={"w": 0},
         persistent_bytes=64,
         peak_bytes=1 << 20,
@@ -202,12 +202,12 @@ def plan_of(schedule: Schedule) -> Plan:
 def test_every_kernel_reads_what_it_would_read_if_nothing_were_dropped_or_paged(seed: int) -> None:
     choose = random.Random(seed)
     graph = random_graph(choose)
-    schedule = Walk(graph=graph, choose=choose).schedule()
+    function_plan = Walk(graph=graph, choose=choose).function_plan()
     ops = graph.functions["step"]
     producer = {name: (op.name, i) for op in ops for i, name in enumerate(op.writes)} | {"w": "w"}
 
     machine = Interpreter(ops=ops, memory={0: "w"})
-    machine.run(emit_driver(graph, plan_of(schedule)), "step")
+    machine.run(emit_driver(graph, plan_of(function_plan)), "step")
 
     by_name = {op.name: op for op in ops}
     for name, seen in machine.inputs_seen:
@@ -215,10 +215,10 @@ def test_every_kernel_reads_what_it_would_read_if_nothing_were_dropped_or_paged(
     assert {name for name, _ in machine.inputs_seen} == set(by_name)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", STEP_PLANS)
 def test_the_same_plan_gives_the_same_text(name: str) -> None:
-    assert emit_driver(tiny_graph(), tiny_plan(SCHEDULES[name])) == emit_driver(
-        tiny_graph(), tiny_plan(SCHEDULES[name])
+    assert emit_driver(tiny_graph(), tiny_plan(STEP_PLANS[name])) == emit_driver(
+        tiny_graph(), tiny_plan(STEP_PLANS[name])
     )
 
 
@@ -254,9 +254,9 @@ def test_the_abi_number_is_the_one_in_the_header() -> None:
 
 
 def test_slots_are_page_aligned_and_do_not_overlap() -> None:
-    schedule = keep()
-    steps = (*schedule.steps[:3], PageOut("square"), PageOut("h"), *schedule.steps[3:])
-    slots = page_slots(tiny_plan(replace(schedule, steps=steps)), tiny_graph())
+    function_plan = keep()
+    steps = (*function_plan.steps[:3], PageOut("square"), PageOut("h"), *function_plan.steps[3:])
+    slots = page_slots(tiny_plan(replace(function_plan, steps=steps)), tiny_graph())
     assert [(s.tensor, s.number, s.file_offset, s.nbytes) for s in slots.values()] == [
         ("square", 0, 0, 6000),
         ("h", 1, 8192, 6000),
@@ -264,19 +264,27 @@ def test_slots_are_page_aligned_and_do_not_overlap() -> None:
 
 
 def test_a_transfer_that_nobody_waits_for_is_drained_at_the_end() -> None:
-    schedule = keep()
-    placements = (*(p for p in schedule.placements if p.tensor != "h"), replace(schedule.placements[0], end=7))
-    steps = tuple(PageOut("h") if step == Free("h") else step for step in schedule.steps)
-    driver = emit_driver(tiny_graph(), tiny_plan(replace(schedule, steps=steps, placements=placements)))
+    function_plan = keep()
+    placements = (
+        *(p for p in function_plan.placements if p.tensor != "h"),
+        replace(function_plan.placements[0], end=7),
+    )
+    steps = tuple(PageOut("h") if step == Free("h") else step for step in function_plan.steps)
+    driver = emit_driver(tiny_graph(), tiny_plan(replace(function_plan, steps=steps, placements=placements)))
     assert driver.count("edge_page_drain") == 1
 
 
 def test_a_tensor_without_a_place_is_rejected() -> None:
-    schedule = keep()
+    function_plan = keep()
     with pytest.raises(InternalError, match="0 placements of `h` cover step 4"):
         emit_driver(
             tiny_graph(),
-            tiny_plan(replace(schedule, placements=(replace(schedule.placements[0], end=2), *schedule.placements[1:]))),
+            tiny_plan(
+                replace(
+                    function_plan,
+                    placements=(replace(function_plan.placements[0], end=2), *function_plan.placements[1:]),
+                )
+            ),
         )
 
 
@@ -306,7 +314,7 @@ def test_a_function_name_that_c_cannot_take_is_rejected(function: str) -> None:
     plan = tiny_plan(keep())
     renamed = replace(graph, functions={function: graph.functions["step"]})
     with pytest.raises(InternalError, match="cannot become"):
-        emit_driver(renamed, replace(plan, schedules={function: replace(keep(), function=function)}))
+        emit_driver(renamed, replace(plan, functions={function: replace(keep(), function=function)}))
 
 
 @pytest.mark.parametrize("name", ["a*/ int evil; /*", "line\nbreak", "/*", "**//**//"])

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks import emulated_board as board
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.job import Job
 from edgetrain.pipeline.stages import compile_job
@@ -25,7 +26,6 @@ from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_
 from edgetrain.targets.profile import load_target
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain.units import Bytes
-from tests.edgetrain.program import emulated_board as board
 
 pytestmark = pytest.mark.compile
 

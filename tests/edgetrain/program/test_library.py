@@ -21,7 +21,7 @@ from edgetrain.toolchain.c_compiler import Compiler, parse_triple
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
     KERNELS,
-    SCHEDULES,
+    STEP_PLANS,
     compile_object,
     host_compiler,
     tiny_graph,
@@ -40,7 +40,7 @@ def zig(triple: str, cpu: str = "") -> Compiler:
 def build(compiler: Compiler, out: Path, *, schedule: str = "page", threads: bool = True) -> Path:
     out.mkdir(parents=True)
     kernels = compile_object(compiler, KERNELS, out / "kernels.o")
-    driver = emit_driver(tiny_graph(), tiny_plan(SCHEDULES[schedule]))
+    driver = emit_driver(tiny_graph(), tiny_plan(STEP_PLANS[schedule]))
     return build_library(driver_c=driver, kernels=kernels, out=out, threads=threads, compiler=compiler)
 
 
@@ -150,7 +150,7 @@ def test_a_driver_that_does_not_compile_is_reported_with_the_compilers_words(tmp
 def test_a_missing_kernel_is_found_when_the_library_is_built(tmp_path: Path) -> None:
     (tmp_path / "empty.c").write_text("typedef int nothing;\n")
     kernels = compile_object(host_compiler(), tmp_path / "empty.c", tmp_path / "kernels.o")
-    driver = emit_driver(tiny_graph(), tiny_plan(SCHEDULES["keep"]))
+    driver = emit_driver(tiny_graph(), tiny_plan(STEP_PLANS["keep"]))
     with pytest.raises(DeviceError) as caught:
         build_library(driver_c=driver, kernels=kernels, out=tmp_path)
     assert "tiny_multiply" in caught.value.why

@@ -21,7 +21,7 @@ from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,
     COUNT,
     KERNELS,
-    SCHEDULES,
+    STEP_PLANS,
     compile_object,
     host_compiler,
     initial_values,
@@ -57,7 +57,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     probe = Path(__file__).with_name("launch_probe.c").read_text()
     source.write_text(KERNELS.read_text() + _without_declarations(probe))  # kernels come in one object
     kernels = compile_object(host_compiler(), source, directory / "kernels.o")
-    driver = emit_driver(tiny_graph(), tiny_plan(SCHEDULES["page"]))
+    driver = emit_driver(tiny_graph(), tiny_plan(STEP_PLANS["page"]))
     path = build_library(driver_c=driver, kernels=kernels, out=directory, compiler=host_compiler())
     loaded = ctypes.CDLL(str(path))
     loaded.edge_open.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from edgetrain.cost.analytic import OpCost
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
 from edgetrain.planner.make_plan import make_plan
-from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
+from edgetrain.planner.plan import Budget, Compute, Free, FunctionPlan, PageIn, PageOut, Placement, Plan, Step
 from edgetrain.program.artifact import Artifact, write_artifact
 from edgetrain.program.emit_c import emit_driver
 from edgetrain.program.library import build_library
@@ -95,13 +95,13 @@ def stay(tensor: str, start: int, end: int, offset: int) -> Placement:
     return Placement(tensor=tensor, start=start, end=end, offset=offset, nbytes=4 * COUNT)
 
 
-def keep() -> Schedule:
+def keep() -> FunctionPlan:
     steps = (*_FORWARD, Free("square"), *_END)
     places = (stay("h", 0, 4, FIRST), stay("square", 1, 2, SECOND), stay("gradient", 4, 6, SECOND))
-    return Schedule(function="step", steps=steps, placements=(*places, stay("square#0", 1, 1, THIRD)))
+    return FunctionPlan(function="step", steps=steps, placements=(*places, stay("square#0", 1, 1, THIRD)))
 
 
-def recompute() -> Schedule:
+def recompute() -> FunctionPlan:
     steps = (
         *(Compute("multiply"), Compute("square"), Free("h"), Compute("sum"), Free("square")),
         *(Compute("multiply"), *_END),
@@ -110,10 +110,10 @@ def recompute() -> Schedule:
         *(stay("h", 0, 1, FIRST), stay("square", 1, 3, SECOND), stay("square#0", 1, 1, THIRD)),
         *(stay("h", 5, 6, SECOND), stay("gradient", 6, 8, FIRST)),
     )
-    return Schedule(function="step", steps=steps, placements=places)
+    return FunctionPlan(function="step", steps=steps, placements=places)
 
 
-def page(second_place: int = THIRD) -> Schedule:
+def page(second_place: int = THIRD) -> FunctionPlan:
     steps = (
         *(Compute("multiply"), PageOut("h"), Compute("square"), Free("h"), Compute("sum"), Free("square")),
         *(PageIn("h"), *_END),
@@ -122,10 +122,10 @@ def page(second_place: int = THIRD) -> Schedule:
         *(stay("h", 0, 2, FIRST), stay("square", 2, 4, SECOND), stay("square#0", 2, 2, THIRD)),
         *(stay("h", 6, 7, second_place), stay("gradient", 7, 9, FIRST)),
     )
-    return Schedule(function="step", steps=steps, placements=places)
+    return FunctionPlan(function="step", steps=steps, placements=places)
 
 
-SCHEDULES: Mapping[str, Schedule] = {
+STEP_PLANS: Mapping[str, FunctionPlan] = {
     "keep": keep(),
     "recompute": recompute(),
     "page": page(),
@@ -133,8 +133,8 @@ SCHEDULES: Mapping[str, Schedule] = {
 }
 
 
-def tiny_plan(schedule: Schedule) -> Plan:
-    evaluate = Schedule(
+def tiny_plan(function_plan: FunctionPlan) -> Plan:
+    evaluate = FunctionPlan(
         function="evaluate",
         steps=(*_FORWARD, Free("h"), Free("square")),
         placements=(stay("h", 0, 2, FIRST), stay("square", 1, 3, SECOND), stay("square#0", 1, 1, THIRD)),
@@ -142,7 +142,7 @@ def tiny_plan(schedule: Schedule) -> Plan:
     return Plan(
         solver="by hand",
         budget=Budget(),
-        schedules={"step": schedule, "evaluate": evaluate},
+        functions={"step": function_plan, "evaluate": evaluate},
         persistent_offsets=PERSISTENT,
         persistent_bytes=PERSISTENT_BYTES,
         peak_bytes=ARENA_BYTES,
@@ -195,7 +195,7 @@ def storing_plan() -> Plan:
 
 
 PLANS: Mapping[str, Callable[[], Plan]] = {
-    **{name: functools.partial(tiny_plan, schedule) for name, schedule in SCHEDULES.items()},
+    **{name: functools.partial(tiny_plan, function_plan) for name, function_plan in STEP_PLANS.items()},
     "store": storing_plan,
 }
 
@@ -240,14 +240,14 @@ def host_compiler() -> Compiler:
 
 
 @functools.cache
-def tiny_artifact(schedule: str, *, threads: bool = True, spare_bytes: int = 0) -> Artifact:
+def tiny_artifact(function_plan: str, *, threads: bool = True, spare_bytes: int = 0) -> Artifact:
     """The program of that name in `PLANS` for this machine: compiled once in a session, then shared and not changed.
 
     `spare_bytes` at the arena's end are planned and never used.
     """
     directory = Path(tempfile.mkdtemp(prefix="edgetrain-tiny-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    plan = PLANS[schedule]()
+    plan = PLANS[function_plan]()
     return build_tiny(
         directory, replace(plan, peak_bytes=plan.peak_bytes + spare_bytes), host_compiler(), threads=threads
     )

@@ -12,15 +12,15 @@ from edgetrain.errors import DivergedError
 from edgetrain.graph.optimizers import ACCUMULATED as GRAPHS_PREFIX
 from edgetrain.run.contribution_scores import (
     ACCUMULATED,
-    Calibration,
+    ScoreRequest,
     scores_from_forward_passes,
     scores_from_gradients,
 )
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.loop.metrics import LOSSES
 
-BATCH, MACHINE, BATCHES = 8, 3, 4
-CALIBRATION = Calibration(inputs=("x",), names=("w", "b"), batches=BATCHES)
+BATCH, FEATURES, BATCHES = 8, 3, 4
+REQUEST = ScoreRequest(inputs=("x",), names=("w", "b"), batches=BATCHES)
 
 
 class Linear:
@@ -28,10 +28,10 @@ class Linear:
 
     def __init__(self) -> None:
         self._tensors: dict[str, Array] = {
-            "x": np.zeros((BATCH, MACHINE)),
+            "x": np.zeros((BATCH, FEATURES)),
             "w": np.array([1.0, -2.0, 0.5]),
             "b": np.array([0.25]),
-            f"{ACCUMULATED}:w": np.zeros(MACHINE),
+            f"{ACCUMULATED}:w": np.zeros(FEATURES),
             f"{ACCUMULATED}:b": np.zeros(1),
             "train.labels": np.zeros(BATCH),
             "evaluate.y": np.zeros(BATCH),
@@ -70,11 +70,11 @@ class Batches:
         self._rng = np.random.default_rng(position)
 
     def fill(self, inputs: Mapping[str, Array], labels: Array) -> None:
-        inputs["x"][...] = self._rng.standard_normal((BATCH, MACHINE)) * self._scale
+        inputs["x"][...] = self._rng.standard_normal((BATCH, FEATURES)) * self._scale
         labels[...] = self._rng.standard_normal(BATCH)
 
     def evaluation(self, split: str, inputs: Mapping[str, Array], labels: Array) -> Iterator[int]:
-        raise AssertionError("calibration reads training batches")
+        raise AssertionError("scores are taken on training batches")
 
 
 def expected_scores() -> dict[str, float]:
@@ -93,21 +93,21 @@ def expected_scores() -> dict[str, float]:
 
 
 def test_gradients_of_all_batches_count_together() -> None:
-    found = scores_from_gradients(Linear(), Batches(), CALIBRATION)
+    found = scores_from_gradients(Linear(), Batches(), REQUEST)
     assert found.tensors == {n: pytest.approx(value) for n, value in expected_scores().items()}
     assert found.rows == {}
 
 
 def test_outputs_of_a_weight_are_scored_one_by_one_where_its_axis_is_known() -> None:
-    found = scores_from_gradients(Linear(), Batches(), dataclasses.replace(CALIBRATION, output_axes={"w": 0}))
-    assert len(found.rows["w"]) == MACHINE
+    found = scores_from_gradients(Linear(), Batches(), dataclasses.replace(REQUEST, output_axes={"w": 0}))
+    assert len(found.rows["w"]) == FEATURES
     assert sum(found.rows["w"]) == pytest.approx(found.tensors["w"])
 
 
 def test_forward_passes_estimate_the_same_and_leave_the_parameters() -> None:
     engine = Linear()
     before = {n: engine.tensor(n).tobytes() for n in ("w", "b")}
-    found = scores_from_forward_passes(engine, Batches(), CALIBRATION, output="y", loss=LOSSES["mse"], seed=0).tensors
+    found = scores_from_forward_passes(engine, Batches(), REQUEST, output="y", loss=LOSSES["mse"], seed=0).tensors
     expected = expected_scores()
     assert found["b"] == pytest.approx(expected["b"], rel=1e-6), "one element has one direction"
     assert found["w"] == pytest.approx(expected["w"], rel=0.8)
@@ -116,7 +116,7 @@ def test_forward_passes_estimate_the_same_and_leave_the_parameters() -> None:
 
 def test_data_that_overflows_is_reported_not_ranked() -> None:
     with pytest.raises(DivergedError, match="no number"):
-        scores_from_gradients(Linear(), Batches(scale=float("nan")), CALIBRATION)
+        scores_from_gradients(Linear(), Batches(scale=float("nan")), REQUEST)
 
 
 def test_accumulators_have_the_graphs_name() -> None:

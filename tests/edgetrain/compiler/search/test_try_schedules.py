@@ -17,7 +17,7 @@ from edgetrain.compiler.compile import compile_graph
 from edgetrain.compiler.compiled import Compiled
 from edgetrain.compiler.schedules import KernelRecord, ScheduleChoice, ScheduleStores
 from edgetrain.compiler.search.trials import NOTHING_TRIED, Origin, Trials, TrialTerms
-from edgetrain.compiler.search.try_schedules import Chosen, TrialBench, choose_after_trials, try_claims
+from edgetrain.compiler.search.try_schedules import Chosen, TrialBench, choose_after_trials, try_faster_entries
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.extract import Extracted, Kernel
 from edgetrain.graph.ir import Op, Phase, TrainGraph
@@ -271,7 +271,7 @@ def test_numbers_are_compared_and_processes_are_restarted_in_earnest(
         terms=_terms(command, seconds=None, limits=Limits(compile_s=5.0)),
         progress=lambda *_: None,
     )
-    report = try_claims(bench, stores)
+    report = try_faster_entries(bench, stores)
     statuses = {one.entry: one.outcome.status for one in report.tried}
     expected = {2: "wrong", 3: "timed out", 4: "crashed", 5: "failed", 6: "measured"}
     assert {rows: statuses[entry.id] for rows, entry in claimed.items()} == expected

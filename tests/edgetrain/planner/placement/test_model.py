@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.random_placements import random_placement
 from edgetrain.planner.placement.brute_force import cheapest_placement
 from edgetrain.planner.placement.model import place
 from edgetrain.planner.placement.problem import (
@@ -14,7 +15,6 @@ from edgetrain.planner.placement.problem import (
     replay_placement,
 )
 from edgetrain.units import Bytes
-from tests.edgetrain.planner.placement.random_problems import random_placement
 
 
 @pytest.mark.parametrize("seed", range(60))

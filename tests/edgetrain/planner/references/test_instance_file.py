@@ -83,12 +83,12 @@ def test_replay_charges_runs_and_transfers() -> None:
         ([Compute("0"), Compute("1")], "op 2 never runs"),
     ],
 )
-def test_a_schedule_against_the_rules_is_refused(steps: list[Step], problem: str) -> None:
+def test_a_plan_against_the_rules_is_refused(steps: list[Step], problem: str) -> None:
     with pytest.raises(InternalError, match=problem):
         replay_instance(case(DIAMOND, 9, recompute=False), steps)
 
 
-def test_a_schedule_over_a_limit_has_no_cost() -> None:
+def test_a_plan_over_a_limit_has_no_cost() -> None:
     steps = [Compute("0"), Compute("1"), Compute("2")]
     assert cost_inside(case(DIAMOND, 9), steps) == 7.0
     assert cost_inside(case(DIAMOND, 8), steps) is None

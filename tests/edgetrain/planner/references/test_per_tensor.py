@@ -78,7 +78,7 @@ def test_capuchin_lets_go_first_what_storage_hides() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("solver", BASELINES)
-def test_a_baselines_schedule_is_valid_inside_its_limit_and_its_floor_holds(solver: str, seed: int) -> None:
+def test_a_baselines_plan_is_valid_inside_its_limit_and_its_floor_holds(solver: str, seed: int) -> None:
     graph = random_graph(seed, forward_ops=20, unit_bytes=4096)
     costs = random_costs(graph, seed)
     floor = floor_of(solver, graph, "step", costs, STORAGE)

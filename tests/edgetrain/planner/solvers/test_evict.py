@@ -18,7 +18,7 @@ FAST_STORAGE = Storage(
 
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("powers", [(1.0, 1.0, 1.0), (0.0, 1.0, 1.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0)])
-def test_every_policy_gives_valid_schedules_inside_the_limit(seed: int, powers: tuple[float, float, float]) -> None:
+def test_every_policy_gives_valid_plans_inside_the_limit(seed: int, powers: tuple[float, float, float]) -> None:
     graph = random_graph(seed, forward_ops=12 + seed)
     costs = random_costs(graph, seed)
     problem = make_problem(graph, "step", costs, None)
@@ -32,7 +32,7 @@ def test_every_policy_gives_valid_schedules_inside_the_limit(seed: int, powers: 
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_paging_policies_give_valid_schedules_inside_the_limit(seed: int) -> None:
+def test_paging_policies_give_valid_plans_inside_the_limit(seed: int) -> None:
     graph = random_graph(seed, forward_ops=15, unit_bytes=1600)  # odd sizes: rounding up to pages matters
     costs = random_costs(graph, seed)
     problem = make_problem(graph, "step", costs, FAST_STORAGE)
@@ -57,7 +57,7 @@ def test_a_tensor_is_written_to_storage_once_however_often_it_comes_back() -> No
     assert set(read) <= set(written)
 
 
-def test_a_policy_gives_up_on_schedules_that_are_too_slow() -> None:
+def test_a_policy_gives_up_on_plans_that_are_too_slow() -> None:
     graph = chain(20)
     costs = unit_costs(graph)
     problem = make_problem(graph, "step", costs, None)

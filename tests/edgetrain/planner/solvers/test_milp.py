@@ -115,7 +115,7 @@ def test_checkmate_never_pages() -> None:
     assert not any(isinstance(step, PageIn) for step in recomputed)
 
 
-def test_a_deadline_that_no_schedule_meets_is_infeasible() -> None:
+def test_a_deadline_that_no_plan_meets_is_infeasible() -> None:
     graph = chain(6)
     costs = unit_costs(graph)
     limit = keep_all_floor(graph, "step", costs, None) - 1024
@@ -139,7 +139,7 @@ def test_no_op_runs_again_after_an_update_of_what_it_reads() -> None:
 @pytest.mark.parametrize("share", [0.25, 0.75])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_least_mix_of_time_and_energy_equals_brute_force(seed: int, share: float) -> None:
-    """Brute force over the mix as if it were seconds: without storage a schedule's cost is a sum over its ops."""
+    """Brute force over the mix as if it were seconds: without storage a plan's cost is a sum over its ops."""
     graph = random_graph(seed, forward_ops=3)
     costs = random_costs(graph, seed)
     limit = int(0.7 * keep_all_floor(graph, "step", costs, None))

@@ -8,13 +8,13 @@ from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph
 from edgetrain.planner.plan import replay
 from edgetrain.planner.solvers import search as searching
 from edgetrain.planner.solvers.milp import answer_milp
-from edgetrain.planner.solvers.mip_solvers import Effort, HighsSession
+from edgetrain.planner.solvers.mip_solvers import Effort, HighsProgram
 from edgetrain.planner.solvers.problem import Problem, make_problem
 from edgetrain.planner.solvers.refine import refine
 from edgetrain.planner.solvers.repeats import find_repeats, find_twins
 from edgetrain.planner.solvers.search import SearchOptions
 from edgetrain.planner.solvers.timeline import windowed_timeline
-from edgetrain.planner.solvers.translate import schedule_of
+from edgetrain.planner.solvers.translate import steps_of
 from edgetrain.planner.solvers.windowed_model import Aim, WindowedModel, build_model, touching_slots
 from tests.edgetrain.planner.questions import asked, keep_all_floor
 from tests.edgetrain.planner.training_graphs import chain, graph_of, op, random_costs, tensor, unit_costs
@@ -85,7 +85,7 @@ def test_graphs_without_repeats_keep_their_decisions_apart() -> None:
 
 
 @pytest.mark.parametrize("share", [0.8, 0.6])
-def test_a_solution_of_the_smaller_program_is_a_schedule_inside_the_limit(share: float) -> None:
+def test_a_solution_of_the_smaller_program_is_a_plan_inside_the_limit(share: float) -> None:
     graph = blocks(8)
     costs = random_costs(graph, 1)
     limit = int(share * keep_all_floor(graph, "step", costs, None))
@@ -94,9 +94,9 @@ def test_a_solution_of_the_smaller_program_is_a_schedule_inside_the_limit(share:
     aim = Aim(limit_bytes=limit, seconds_weight=1.0)
     whole, merged = (build_model(problem, timeline, aim, merges_twins=merges) for merges in (False, True))
     assert binaries(merged) < 0.6 * binaries(whole)
-    outcome = HighsSession(merged.program).solve(Effort(seconds=60.0, nodes=50))
+    outcome = HighsProgram(merged.program).solve(Effort(seconds=60.0, nodes=50))
     assert outcome.values
-    found = replay(graph, "step", refine(problem, schedule_of(merged, outcome.values), limit), costs)
+    found = replay(graph, "step", refine(problem, steps_of(merged, outcome.values), limit), costs)
     assert found.temporary_peak_bytes <= limit
 
 

@@ -6,7 +6,7 @@ from edgetrain.planner.plan import Step, replay
 from edgetrain.planner.references.instance_file import Case, cost_inside, instance_problem
 from edgetrain.planner.solvers import search as searching
 from edgetrain.planner.solvers.answer import Answer
-from edgetrain.planner.solvers.greedy import quick_schedules
+from edgetrain.planner.solvers.greedy import quick_plans
 from edgetrain.planner.solvers.milp import answer_milp
 from edgetrain.planner.solvers.search import SearchOptions, search
 from edgetrain.planner.solvers.windowed_model import Aim
@@ -28,7 +28,7 @@ def answer(question: Case, *, known: tuple[tuple[Step, ...], ...] = (), options:
     )
 
 
-def test_without_any_known_schedule_the_program_finds_one() -> None:
+def test_without_any_known_plan_the_program_finds_one() -> None:
     found = answer(case(LONG_WAIT, 10))
     assert found.cost == 15.0
     assert found.gap == pytest.approx(0.0, abs=1e-6)
@@ -43,13 +43,13 @@ def test_a_proof_of_infeasibility_needs_the_whole_timeline() -> None:
     assert (found.steps, found.is_infeasible) == (None, True)
 
 
-def test_a_schedule_that_the_caller_refuses_does_not_count() -> None:
+def test_a_plan_that_the_caller_refuses_does_not_count() -> None:
     question = case(LONG_WAIT, 10)
     found = search(
         instance_problem(question),
         Aim(limit_bytes=10, joules_weight=1.0),
         lambda steps: None,
-        known=quick_schedules(instance_problem(question), 10),
+        known=quick_plans(instance_problem(question), 10),
         options=OPTIONS,
     )
     assert (found.steps, found.cost, found.is_infeasible) == (None, None, False)
@@ -59,7 +59,7 @@ def test_a_schedule_that_the_caller_refuses_does_not_count() -> None:
 def test_cbc_agrees_with_highs(seed: int) -> None:
     question = random_case(seed)
     highs = answer(question)
-    cbc = answer(question, options=SearchOptions(time_limit_s=20.0, open_solver="cbc"))
+    cbc = answer(question, options=SearchOptions(time_limit_s=20.0, mip_solver="cbc"))
     assert highs.cost == pytest.approx(cbc.cost) if highs.cost is not None else cbc.cost is None
 
 

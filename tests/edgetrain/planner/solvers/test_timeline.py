@@ -4,7 +4,7 @@ import pytest
 
 from edgetrain.errors import InternalError
 from edgetrain.planner.plan import Compute
-from edgetrain.planner.solvers.greedy import quick_schedules
+from edgetrain.planner.solvers.greedy import quick_plans
 from edgetrain.planner.solvers.problem import Problem, make_problem
 from edgetrain.planner.solvers.timeline import Slot, full_timeline, slots_of, windowed_timeline
 from tests.edgetrain.planner.questions import keep_all_floor
@@ -48,13 +48,13 @@ def test_an_op_has_no_slot_after_an_update_of_what_it_reads() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_timeline_has_slots_for_the_schedules_it_was_made_with(seed: int) -> None:
+def test_a_timeline_has_slots_for_the_plans_it_was_made_with(seed: int) -> None:
     graph = random_graph(seed, forward_ops=15)
     costs = random_costs(graph, seed)
     problem = make_problem(graph, "step", costs, None)
-    schedules = list(quick_schedules(problem, int(0.6 * keep_all_floor(graph, "step", costs, None))))
-    timeline = windowed_timeline(problem, 0, schedules=schedules)
-    for steps in schedules:
+    plans = list(quick_plans(problem, int(0.6 * keep_all_floor(graph, "step", costs, None))))
+    timeline = windowed_timeline(problem, 0, known=plans)
+    for steps in plans:
         computed = [step.op for step in steps if isinstance(step, Compute)]
         slots = slots_of(problem, timeline, steps)
         assert [problem.op_names[timeline[slot].op] for slot in slots] == computed

@@ -6,10 +6,10 @@ import pytest
 
 from edgetrain.planner.plan import PageOut, replay
 from edgetrain.planner.references.instance_file import instance_problem, replay_instance
-from edgetrain.planner.solvers.mip_solvers import Effort, HighsSession, Status
+from edgetrain.planner.solvers.mip_solvers import Effort, HighsProgram, Status
 from edgetrain.planner.solvers.problem import Problem, make_problem
 from edgetrain.planner.solvers.timeline import full_timeline, windowed_timeline
-from edgetrain.planner.solvers.translate import schedule_of
+from edgetrain.planner.solvers.translate import steps_of
 from edgetrain.planner.solvers.windowed_model import Aim, Lanes, build_model
 from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.plan_instances import case, instance
@@ -34,11 +34,11 @@ def test_a_solution_means_a_valid_schedule_of_its_cost_inside_the_limit(seed: in
     limit = int(0.8 * keep_all_floor(graph, "step", costs, None))
     problem = make_problem(graph, "step", costs, storage)
     model = build_model(problem, windowed_timeline(problem, 3), Aim(limit_bytes=limit, joules_weight=1.0))
-    outcome = HighsSession(model.program).solve(EFFORT)
+    outcome = HighsProgram(model.program).solve(EFFORT)
     if outcome.status is Status.INFEASIBLE:
         return
     assert outcome.objective is not None
-    found = replay(graph, "step", schedule_of(model, outcome.values), costs, storage)
+    found = replay(graph, "step", steps_of(model, outcome.values), costs, storage)
     assert found.temporary_peak_bytes <= limit
     assert found.joules == pytest.approx(outcome.objective * model.objective_scale)
 
@@ -49,7 +49,7 @@ LONG_WAIT = instance([4, 5, 5, 1], [[], [0], [1], [0, 2]], [6, 1, 1, 1])
 
 def solved_cost(problem: Problem, aim: Aim, *, pages: bool = True) -> float | None:
     model = build_model(problem, full_timeline(problem), aim, pages=pages)
-    outcome = HighsSession(model.program).solve(EFFORT)
+    outcome = HighsProgram(model.program).solve(EFFORT)
     return None if outcome.objective is None else outcome.objective * model.objective_scale
 
 
@@ -94,6 +94,6 @@ def test_a_tensor_is_written_to_storage_once_however_often_it_is_read() -> None:
     question = case(twice, 10, page=True, recompute=False)
     problem = instance_problem(question)
     model = build_model(problem, full_timeline(problem), Aim(limit_bytes=10, joules_weight=1.0))
-    steps = schedule_of(model, HighsSession(model.program).solve(EFFORT).values)
+    steps = steps_of(model, HighsProgram(model.program).solve(EFFORT).values)
     assert steps.count(PageOut("0")) == 1
     assert replay_instance(question, steps).joules == 7 * 9 + 2 + 1 + 1

@@ -27,7 +27,7 @@ from tests.edgetrain.program.tiny_program import (
     COUNT,
     PERSISTENT_BYTES,
     PLANS,
-    SCHEDULES,
+    STEP_PLANS,
     STORING_BUDGET_BYTES,
     Floats,
     build_tiny,
@@ -64,10 +64,10 @@ def _file_size_limit(nbytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("schedule", PLANS)
-def test_five_steps_are_numpys_five_steps_bit_for_bit(schedule: str, threads: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan", PLANS)
+def test_five_steps_are_numpys_five_steps_bit_for_bit(plan: str, threads: int, tmp_path: Path) -> None:
     weights = _initial_weights()
-    with _engine(tiny_artifact(schedule), tmp_path, threads=threads) as engine:
+    with _engine(tiny_artifact(plan), tmp_path, threads=threads) as engine:
         engine.tensor("x")[...] = some_input()
         for _ in range(5):
             loss, weights = reference_step(weights, some_input())
@@ -76,19 +76,19 @@ def test_five_steps_are_numpys_five_steps_bit_for_bit(schedule: str, threads: in
             assert engine.tensor("w").tobytes() == weights.tobytes()
 
 
-@pytest.mark.parametrize("schedule", ["keep", "page unaligned", "store"])
-def test_a_build_without_threads_computes_the_same(schedule: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plan", ["keep", "page unaligned", "store"])
+def test_a_build_without_threads_computes_the_same(plan: str, tmp_path: Path) -> None:
     loss, weights = reference_step(_initial_weights(), some_input())
-    with _engine(tiny_artifact(schedule, threads=False), tmp_path, threads=4) as engine:
+    with _engine(tiny_artifact(plan, threads=False), tmp_path, threads=4) as engine:
         engine.tensor("x")[...] = some_input()
         engine.call("step")
         assert float(engine.tensor("loss")) == loss
         assert engine.tensor("w").tobytes() == weights.tobytes()
 
 
-@pytest.mark.parametrize("schedule", ["keep", "store"])
-def test_evaluate_leaves_the_weights_alone(schedule: str, tmp_path: Path) -> None:
-    with _engine(tiny_artifact(schedule), tmp_path) as engine:
+@pytest.mark.parametrize("plan", ["keep", "store"])
+def test_evaluate_leaves_the_weights_alone(plan: str, tmp_path: Path) -> None:
+    with _engine(tiny_artifact(plan), tmp_path) as engine:
         engine.tensor("x")[...] = some_input()
         engine.call("evaluate")
         assert float(engine.tensor("loss")) == reference_step(_initial_weights(), some_input())[0]
@@ -101,9 +101,9 @@ def test_a_local_engine_is_an_engine(tmp_path: Path) -> None:
         assert engine.tensor("x").shape == (3, COUNT // 3)
 
 
-@pytest.mark.parametrize("schedule", ["keep", "store"])
-def test_memory_starts_with_the_initial_parameters(schedule: str, tmp_path: Path) -> None:
-    with _engine(tiny_artifact(schedule), tmp_path) as engine:
+@pytest.mark.parametrize("plan", ["keep", "store"])
+def test_memory_starts_with_the_initial_parameters(plan: str, tmp_path: Path) -> None:
+    with _engine(tiny_artifact(plan), tmp_path) as engine:
         for name, value in initial_values().items():
             assert engine.tensor(name).tobytes() == value.tobytes()
         assert not engine.tensor("x").any()
@@ -119,8 +119,8 @@ def test_a_plan_that_stores_needs_less_arena_than_its_parameters_and_state() -> 
 
 def test_checkpoints_do_not_depend_on_what_is_stored(tmp_path: Path) -> None:
     saved = []
-    for schedule in ("keep", "store"):
-        with _engine(tiny_artifact(schedule), tmp_path) as engine:
+    for plan in ("keep", "store"):
+        with _engine(tiny_artifact(plan), tmp_path) as engine:
             engine.tensor("x")[...] = some_input()
             engine.call("step")
             saved.append(bytes(engine.saved))
@@ -147,9 +147,9 @@ def test_stored_parameters_cannot_be_asked_for_after_close(tmp_path: Path) -> No
         engine.tensor("w")
 
 
-@pytest.mark.parametrize("schedule", ["keep", "store"])
-def test_saved_bytes_restore_the_training(schedule: str, tmp_path: Path) -> None:
-    with _engine(tiny_artifact(schedule), tmp_path) as engine:
+@pytest.mark.parametrize("plan", ["keep", "store"])
+def test_saved_bytes_restore_the_training(plan: str, tmp_path: Path) -> None:
+    with _engine(tiny_artifact(plan), tmp_path) as engine:
         engine.tensor("x")[...] = some_input()
         engine.call("step")
         checkpoint = bytes(engine.saved)
@@ -195,14 +195,14 @@ SPARE_BYTES = 100 * mmap.PAGESIZE
 def test_another_plan_after_every_step_changes_no_bit(order: tuple[str, ...], threads: int, tmp_path: Path) -> None:
     weights = _initial_weights()
     with _engine(tiny_artifact("keep"), tmp_path, threads=threads) as engine:
-        for schedule in (*order, "keep"):
+        for plan in (*order, "keep"):
             engine.tensor("x")[...] = some_input()
             loss, weights = reference_step(weights, some_input())
             engine.call("step")
             assert float(engine.tensor("loss")) == loss
             assert engine.tensor("w").tobytes() == weights.tobytes()
-            engine.switch(tiny_artifact(schedule))
-            assert engine.artifact == tiny_artifact(schedule)
+            engine.switch(tiny_artifact(plan))
+            assert engine.artifact == tiny_artifact(plan)
 
 
 def test_a_switch_gives_memory_back_and_takes_it_again(tmp_path: Path) -> None:
@@ -257,8 +257,8 @@ def test_switching_leaves_no_file_and_no_thread_behind(tmp_path: Path) -> None:
     with _engine(tiny_artifact("keep"), tmp_path, threads=3) as engine:
         files, running = _open_files(), threads()
         for _ in range(3):
-            for schedule in ("page", "keep"):
-                engine.switch(tiny_artifact(schedule))
+            for plan in ("page", "keep"):
+                engine.switch(tiny_artifact(plan))
                 engine.call("step")
         assert (_open_files(), threads()) == (files, running)
 
@@ -320,7 +320,7 @@ def test_a_rebuilt_library_at_the_same_path_is_the_one_that_runs(tmp_path: Path)
     shutil.copytree(tiny_artifact("keep").directory, tmp_path / "program")
     first = load_artifact(tmp_path / "program")
     _engine(first, tmp_path).close()
-    second = build_tiny(tmp_path, tiny_plan(SCHEDULES["page"]), host_compiler())
+    second = build_tiny(tmp_path, tiny_plan(STEP_PLANS["page"]), host_compiler())
     assert second.directory == first.directory
     with _engine(second, tmp_path) as engine, pytest.raises(DeviceError), _file_size_limit(0):
         engine.call("step")  # only the program that pages notices the limit

@@ -9,7 +9,7 @@ import pytest
 
 from edgetrain.errors import InternalError
 from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
-from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Placement, Plan, Schedule, Step
+from edgetrain.planner.plan import Budget, Compute, Free, FunctionPlan, PageIn, PageOut, Placement, Plan, Step
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.null import NullEngine
 from edgetrain.run.loop.learning_rate import LearningRate
@@ -70,9 +70,9 @@ def plan(*placements: Placement, steps: tuple[Step, ...] = STEPS) -> Plan:
     return Plan(
         solver="by hand",
         budget=Budget(),
-        schedules={
-            "step": Schedule(function="step", steps=steps, placements=placements),
-            "evaluate": Schedule(function="evaluate", steps=(Compute("infer"),), placements=()),
+        functions={
+            "step": FunctionPlan(function="step", steps=steps, placements=placements),
+            "evaluate": FunctionPlan(function="evaluate", steps=(Compute("infer"),), placements=()),
         },
         persistent_offsets=OFFSETS,
         persistent_bytes=PERSISTENT_BYTES,
@@ -97,7 +97,7 @@ def test_the_peak_is_the_highest_byte_that_a_called_function_places() -> None:
     assert engine.measured_peak_bytes() == 1024
 
 
-def test_a_schedule_that_pages_is_replayed_too() -> None:
+def test_a_plan_that_pages_is_replayed_too() -> None:
     steps = (
         Compute("forward"),
         PageOut("scores"),
@@ -134,7 +134,7 @@ def test_placements_that_break_the_plan_are_found(placements: tuple[Placement, .
         NullEngine(GRAPH, plan(*placements)).call("step")
 
 
-def test_a_schedule_that_reads_what_it_freed_is_found() -> None:
+def test_a_plan_that_reads_what_it_freed_is_found() -> None:
     steps = (Compute("forward"), Free("scores"), Compute("loss"), Compute("backward"), Compute("update"))
     with pytest.raises(InternalError, match="scores"):
         NullEngine(GRAPH, plan(SCORES, SLOPE, steps=steps)).call("step")

@@ -12,7 +12,7 @@ from edgetrain.program.artifact import Artifact
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.engines.profile import profile
 from tests.edgetrain.program.tiny_program import (
-    SCHEDULES,
+    STEP_PLANS,
     build_tiny,
     host_compiler,
     some_input,
@@ -25,7 +25,7 @@ from tests.edgetrain.program.tiny_program import (
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     directory = tmp_path_factory.mktemp("profiled")
-    return build_tiny(directory, tiny_plan(SCHEDULES["recompute"]), host_compiler(), profile=True)
+    return build_tiny(directory, tiny_plan(STEP_PLANS["recompute"]), host_compiler(), profile=True)
 
 
 def test_every_op_of_every_function_gets_its_seconds(profiled: Artifact, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from edgetrain.run.files.folders import JobRecord
 from edgetrain.run.limits.exchange import LIVE, REQUEST, Request, hold_run, read_state
 from edgetrain.run.limits.governor import Beginning, Governor, Limit
 from edgetrain.run.limits.ladder import Ladder, Rung
-from edgetrain.run.limits.period import Phase
+from edgetrain.run.limits.period import Period
 from edgetrain.run.limits.pressure import MemoryReading, PressureLimit, PressureSettings
 from edgetrain.run.loop.step_log import LOG, StepLog, open_log
 from tests.edgetrain.program.tiny_program import (
@@ -119,7 +119,7 @@ def test_a_lower_budget_is_met_after_the_step_and_answered_when_it_was_measured(
         assert (state.answered, state.refusal) == ("60000 bytes", "")
         assert (state.budget_bytes, state.rung, state.since_step) == (60_000, small_rung(), 2)
         assert 0 < state.measured_peak_bytes <= ARENA_BYTES
-        first, last = governor.phases()
+        first, last = governor.periods()
     record = JobRecord.read(tmp_path)
     assert record is not None
     assert record.memory_bytes == 60_000, "--resume would go back to the old budget"
@@ -155,7 +155,7 @@ def test_a_question_is_answered_at_once_and_changes_nothing(tmp_path: Path) -> N
         engine.call("step")
         assert not governor.between_steps(4, step_log)
         assert (read_state(tmp_path).answered, read_state(tmp_path).step) == ("how are you", 4)
-        assert len(governor.phases()) == 1
+        assert len(governor.periods()) == 1
     assert events(tmp_path) == []
 
 
@@ -177,7 +177,7 @@ def test_a_plan_that_cannot_be_used_is_refused_and_the_run_goes_on(
         assert words in state.refusal
         assert (state.budget_bytes, state.rungs) == (100_000, (large_rung(),))
         engine.call("step")
-        assert len(governor.phases()) == 1
+        assert len(governor.periods()) == 1
     record = JobRecord.read(tmp_path)
     assert record is not None
     assert record.memory_bytes == 90_000
@@ -202,7 +202,7 @@ def test_a_limit_moves_the_run_down_and_up_and_is_told_what_it_uses(tmp_path: Pa
             governor.between_steps(step, step_log)
             engine.call("step")
             assert engine.artifact.manifest.arena_bytes == arena
-        assert [phase.budget_bytes for phase in governor.phases()] == [None, 60_000, None]
+        assert [period.budget_bytes for period in governor.periods()] == [None, 60_000, None]
     assert limit.settled == [LARGE_BYTES, ARENA_BYTES, LARGE_BYTES]
     assert [event["cause"] for event in events(tmp_path)] == ["share", "share"]
 
@@ -231,7 +231,7 @@ def test_a_rung_that_cannot_be_opened_is_not_tried_again(tmp_path: Path) -> None
         for step in range(3):
             assert not governor.between_steps(step, step_log)
             engine.call("step")
-        assert len(governor.phases()) == 1
+        assert len(governor.periods()) == 1
 
 
 def test_a_disk_that_takes_no_news_does_not_end_the_run(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_what_runs_is_always_within_every_limit_or_the_lowest(
     for step, (first, second) in enumerate(moves, start=1):
         one.nbytes, two.nbytes = first, second
         governor.between_steps(step, step_log)
-        running = governor.phases()[-1].planned_peak_bytes
+        running = governor.periods()[-1].planned_peak_bytes
         bounds = [n for n in (first, second, budget) if n is not None]
         assert running == ARENA_BYTES or all(running <= n for n in bounds)
         if all(n >= LARGE_BYTES for n in bounds):
@@ -301,9 +301,9 @@ def test_what_runs_is_always_within_every_limit_or_the_lowest(
 
 
 def test_a_phase_over_its_budget_is_not_within_it() -> None:
-    phase = Phase(after_step=0, cause="", budget_bytes=10, planned_peak_bytes=10, measured_peak_bytes=11)
-    assert not phase.is_within_budget
-    assert replace(phase, budget_bytes=None).is_within_budget
+    period = Period(after_step=0, cause="", budget_bytes=10, planned_peak_bytes=10, measured_peak_bytes=11)
+    assert not period.is_within_budget
+    assert replace(period, budget_bytes=None).is_within_budget
 
 
 def test_the_same_plan_as_another_program_is_not_worth_going_over_to(tmp_path: Path) -> None:
@@ -311,4 +311,4 @@ def test_the_same_plan_as_another_program_is_not_worth_going_over_to(tmp_path: P
     twin = replace(large_rung(), program=Path("/another"))
     with governed(tmp_path, Allowed(None), rungs=(small_rung(), twin)) as (governor, _, step_log):
         assert not governor.between_steps(1, step_log)
-        assert len(governor.phases()) == 1
+        assert len(governor.periods()) == 1

@@ -14,7 +14,7 @@ from edgetrain.program.manifest import Manifest, TensorRecord
 from edgetrain.run.loop.feed import DatasetFeed
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings
-from edgetrain.run.loop.warm_up import rehearse
+from edgetrain.run.loop.warm_up import warm_up
 
 BATCH, CLASSES = 2, 3
 SETTINGS = TrainSettings(
@@ -62,17 +62,17 @@ def _feed() -> DatasetFeed:
     return DatasetFeed(Dataset(name="count", train=part), batch=BATCH, seed=1, conversion=Conversion())
 
 
-def test_a_rehearsal_leaves_no_file_and_the_batches_as_they_were(
+def test_warming_up_leaves_no_file_and_the_batches_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    rehearsed, fresh = _feed(), _feed()
-    rehearse(_manifest(width=2), rehearsed, SETTINGS)
+    warmed_up, fresh = _feed(), _feed()
+    warm_up(_manifest(width=2), warmed_up, SETTINGS)
     assert list(tmp_path.iterdir()) == []
-    rehearsed.seek((0, 0))
+    warmed_up.seek((0, 0))
     for _ in range(3):
         batches = [({"x": np.zeros((BATCH, 2), np.float32)}, np.zeros(BATCH, np.int64)) for _ in range(2)]
-        for feed, (inputs, labels) in zip((rehearsed, fresh), batches, strict=True):
+        for feed, (inputs, labels) in zip((warmed_up, fresh), batches, strict=True):
             feed.fill(inputs, labels)
         np.testing.assert_array_equal(batches[0][0]["x"], batches[1][0]["x"])
         np.testing.assert_array_equal(batches[0][1], batches[1][1])
@@ -80,4 +80,4 @@ def test_a_rehearsal_leaves_no_file_and_the_batches_as_they_were(
 
 def test_data_that_does_not_fit_is_refused_as_in_the_run() -> None:
     with pytest.raises(DataError):
-        rehearse(_manifest(width=5), _feed(), SETTINGS)
+        warm_up(_manifest(width=5), _feed(), SETTINGS)

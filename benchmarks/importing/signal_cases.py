@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.edgetrain.model.converter_cases import Array, NodeCase, case, integers, normal
+from benchmarks.importing.converter_cases import Array, NodeCase, case, integers, normal
 
 _IMAGE = normal(2, 3, 5, 4)
 # Beyond −1 … 1 too, so that every padding mode has work.

@@ -1,6 +1,7 @@
 """What a plan without a budget saves and costs: seconds and memory of a step against one that keeps everything.
 
-    python -m benchmarks.thrift [--models resnet-18:4,...] [--threads 1,2] [--shares 0.02,0.05,0.1] [--json [FILE]]
+    python -m benchmarks.allowed_slowdown [--models resnet-18:4,...] [--threads 1,2]
+        [--shares 0.02,0.05,0.1] [--json [FILE]]
 
 For each share of a step's modelled time that may be spent on recomputing, `fit`'s own among them, the plan is compiled
 and run in turns with the one that keeps everything. `planned_slowdown` is the model's, `slowdown` was measured.
@@ -28,7 +29,7 @@ COLUMNS = (
 
 def measure(trial: Trial, threads: int, shares: Sequence[float], rounds: int) -> list[dict[str, object]]:
     """A row for each share."""
-    plans = {share: trial.prepared.plan(thrift_share=share) for share in (0.0, *shares)}
+    plans = {share: trial.prepared.plan(allowed_slowdown=share) for share in (0.0, *shares)}
     # Shares that come to the same plan have one program.
     first = {share: next(other for other in plans if plans[other] == plan) for share, plan in plans.items()}
     with ExitStack() as stack:
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     models = ",".join(subject.name for subject in SUBJECTS)
     parser.add_argument("--models", default=models, help="comma-separated MODEL or MODEL:BATCH (default: %(default)s)")
     parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
-    parser.add_argument("--shares", default=f"0.02,{USUAL.thrift_share},0.1", help="(default: %(default)s)")
+    parser.add_argument("--shares", default=f"0.02,{USUAL.allowed_slowdown},0.1", help="(default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=10)
     add_json_option(parser)
     options = parser.parse_args(arguments)
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for count in (int(count) for count in options.threads.split(",")):
                 rows += measure(trial, count, shares, options.rounds)
                 print(f"{subject.name} on {count} threads measured", file=sys.stderr)
-    publish("thrift", rows, COLUMNS, options.json)
+    publish("allowed_slowdown", rows, COLUMNS, options.json)
     return 0
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from benchmarks.models import drawn_networks
+from benchmarks.models.small_networks import CLASSES, Net
+from benchmarks.references import torch_reference
+from benchmarks.references.trained import Batch, make_batches
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.model.zoo import build_zoo_model, replace_head
-from tests.edgetrain.agreement import drawn_models, torch_reference
-from tests.edgetrain.agreement.onnx_models import CLASSES, Net
-from tests.edgetrain.agreement.trained import Batch, make_batches
 
 SGD = OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4)
 MakeBatches = Callable[[int, int], list[Batch]]  # (seed, how many)
@@ -46,12 +47,12 @@ def minilm_l6() -> onnx.ModelProto:
 
 def resnet18(size: int) -> onnx.ModelProto:
     """ResNet-18 with the running statistics of a trained one."""
-    return settled(drawn_models.resnet18(size), (3, size, size))
+    return settled(drawn_networks.resnet18(size), (3, size, size))
 
 
 def mobilenet_v2(size: int) -> onnx.ModelProto:
     """MobileNetV2 with the running statistics of a trained one."""
-    return settled(drawn_models.mobilenet_v2(size), (3, size, size))
+    return settled(drawn_networks.mobilenet_v2(size), (3, size, size))
 
 
 LSTM_SERIES = (40, 9)  # time steps, channels

@@ -12,11 +12,11 @@ from typing import Any
 
 from onnx import helper, numpy_helper
 
+from benchmarks.references.kinks import KinkWatch
+from benchmarks.references.optional_torch import F, Tensor, torch
+from benchmarks.references.torch_ops import OPS, Node
+from benchmarks.references.trained import Array, Batch, Trained
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
-from tests.edgetrain.agreement.kinks import KinkWatch
-from tests.edgetrain.agreement.optional_torch import F, Tensor, torch
-from tests.edgetrain.agreement.torch_ops import OPS, Node
-from tests.edgetrain.agreement.trained import Array, Batch, Trained
 
 NO_MORE: Mapping[str, Tensor] = MappingProxyType({})
 

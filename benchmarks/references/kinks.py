@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.edgetrain.agreement.trained import Trained, agrees, assert_agrees, differences
+from benchmarks.references.trained import Trained, agrees, assert_agrees, differences
 
 Tensor = Any
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from tests.edgetrain.model.converter_cases import Array, NodeCase, case, integers, normal
+from benchmarks.importing.converter_cases import Array, NodeCase, case, integers, normal
 
 _STEPS, _BATCH, _MACHINE, _HIDDEN = 3, 2, 4, 5
 _GATES: Mapping[str, int] = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.edgetrain.model.converter_cases import Array, NodeCase, case, normal
+from benchmarks.importing.converter_cases import Array, NodeCase, case, normal
 
 _BATCH, _HEADS, _QUERIES, _KEYS, _MACHINE = 2, 4, 3, 5, 6
 _NAMES = ("q", "k", "v", "mask", "past_k", "past_v", "lengths")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.references.trained import Batch, Trained
 from edgetrain.compiler import process as compiler_process
 from edgetrain.compiler.compiled import Compiled
 from edgetrain.compiler.request import CompileRequest, ModelSource
@@ -33,7 +34,6 @@ from edgetrain.run.loop.settings import TrainSettings
 from edgetrain.run.loop.train import train
 from edgetrain.targets.device import Storage
 from edgetrain.targets.profile import HOST, Target, load_target
-from tests.edgetrain.agreement.trained import Batch, Trained
 
 NO_LIMIT = Budget()
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from tests.edgetrain.agreement.kinks import KinkWatch
-from tests.edgetrain.agreement.optional_torch import F, Tensor, torch
+from benchmarks.references.kinks import KinkWatch
+from benchmarks.references.optional_torch import F, Tensor, torch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from tests.edgetrain.agreement.onnx_models import CLASSES, Net, basic_block
+from benchmarks.models.small_networks import CLASSES, Net, basic_block
 
 
 def resnet18(size: int) -> onnx.ModelProto:

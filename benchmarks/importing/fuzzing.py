@@ -10,17 +10,17 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from benchmarks.importing import converter_cases
+from benchmarks.importing.attention_cases import ATTENTION_CASES
+from benchmarks.importing.more_converter_cases import MORE_CASES
+from benchmarks.importing.onnx_models import mlp, model_of
+from benchmarks.importing.onnx_mutations import mutate
+from benchmarks.importing.signal_cases import SIGNAL_CASES
 from edgetrain.errors import EdgetrainError, InternalError, ModelError
 from edgetrain.model.importer import import_model
 from edgetrain.model.load import load_onnx
 from edgetrain.model.output import trained_output
 from edgetrain.model.zoo import build_zoo_model
-from tests.edgetrain.model import converter_cases
-from tests.edgetrain.model.attention_cases import ATTENTION_CASES
-from tests.edgetrain.model.more_converter_cases import MORE_CASES
-from tests.edgetrain.model.onnx_models import mlp, model_of
-from tests.edgetrain.model.onnx_mutations import mutate
-from tests.edgetrain.model.signal_cases import SIGNAL_CASES
 
 BATCH = 2
 
