@@ -17,7 +17,7 @@ from edgetrain.api import _toml, override_texts
 from edgetrain.dataset.samples import from_arrays
 from edgetrain.errors import DataError, ModelError, PlanInfeasibleError, UsageError
 
-SAMPLES, MACHINE, CLASSES = 320, 6, 3
+SAMPLES, FEATURES, CLASSES = 320, 6, 3
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def workplace(tmp_path: Path, build_cache: Path, monkeypatch: pytest.MonkeyPatch
 def mlp() -> onnx.ModelProto:
     rng = np.random.Generator(np.random.PCG64(0))
     weights = {
-        "w1": rng.standard_normal((MACHINE, 16)) * 0.4,
+        "w1": rng.standard_normal((FEATURES, 16)) * 0.4,
         "b1": np.zeros(16),
         "w2": rng.standard_normal((16, CLASSES)) * 0.4,
         "b2": np.zeros(CLASSES),
@@ -42,7 +42,7 @@ def mlp() -> onnx.ModelProto:
             helper.make_node("Gemm", ["active", "w2", "b2"], ["y"]),
         ],
         "small mlp",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", MACHINE])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", FEATURES])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", CLASSES])],
         [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
     )
@@ -50,7 +50,7 @@ def mlp() -> onnx.ModelProto:
 
 
 def arrays() -> tuple[Any, Any]:
-    x = np.random.Generator(np.random.PCG64(1)).standard_normal((SAMPLES, MACHINE)).astype(np.float32)
+    x = np.random.Generator(np.random.PCG64(1)).standard_normal((SAMPLES, FEATURES)).astype(np.float32)
     return x, x[:, :CLASSES].argmax(axis=1)
 
 

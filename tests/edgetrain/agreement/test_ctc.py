@@ -19,14 +19,14 @@ from edgetrain.graph.options import LossOptions, OptimizerOptions, TrainOptions
 
 pytestmark = pytest.mark.compile
 
-TIME, MACHINE, LETTERS, LONGEST = 12, 5, 4, 4
+TIME, FEATURES, LETTERS, LONGEST = 12, 5, 4, 4
 CLASSES = LETTERS + 1  # and the blank
 
 
 def speller(*, softmax: bool) -> onnx.ModelProto:
     """A 1-D convolution over time and a dense layer on each step: (batch, features, time) to (batch, time, classes)."""
     rng = np.random.default_rng(21)
-    shapes = {"kernel": (16, MACHINE, 3), "shift": (16,), "scores.weight": (16, CLASSES), "scores.bias": (CLASSES,)}
+    shapes = {"kernel": (16, FEATURES, 3), "shift": (16,), "scores.weight": (16, CLASSES), "scores.bias": (CLASSES,)}
     weights = {name: (rng.standard_normal(shape) * 0.3).astype(np.float32) for name, shape in shapes.items()}
     last = helper.make_node("Softmax", ["scores"], ["y"], axis=-1) if softmax else None
     graph = helper.make_graph(
@@ -39,7 +39,7 @@ def speller(*, softmax: bool) -> onnx.ModelProto:
             *([last] if last is not None else []),
         ],
         "speller",
-        [helper.make_tensor_value_info("series", TensorProto.FLOAT, ["batch", MACHINE, TIME])],
+        [helper.make_tensor_value_info("series", TensorProto.FLOAT, ["batch", FEATURES, TIME])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", TIME, CLASSES])],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
@@ -48,7 +48,7 @@ def speller(*, softmax: bool) -> onnx.ModelProto:
 
 def spelt(rng: np.random.Generator, count: int) -> tuple[Any, Any]:
     """Series in which feature k of some steps tells letter k, and the letters, no two neighbours equal."""
-    series = rng.standard_normal((count, MACHINE, TIME)).astype(np.float32) * 0.3
+    series = rng.standard_normal((count, FEATURES, TIME)).astype(np.float32) * 0.3
     labels = np.full((count, LONGEST), -1)
     for row in range(count):
         length = int(rng.integers(1, LONGEST + 1))

@@ -18,9 +18,9 @@ from edgetrain.run.loop.settings import TrainSettings
 from edgetrain.run.loop.step_log import LOG
 from edgetrain.run.loop.train import TrainOutcome, train
 
-MACHINE, CLASSES, BATCH = 5, 3, 4
+FEATURES, CLASSES, BATCH = 5, 3, 4
 BETAS = (0.9, 0.999)
-WEIGHTS = (MACHINE + 1) * CLASSES  # with a row of biases
+WEIGHTS = (FEATURES + 1) * CLASSES  # with a row of biases
 
 
 class SoftmaxEngine:
@@ -29,13 +29,13 @@ class SoftmaxEngine:
     def __init__(self, *, accumulate: int = 1, before_call: Callable[[str], None] = lambda _: None) -> None:
         self._saved = np.zeros(4 * WEIGHTS, dtype=np.float32)
         self._weights, self._first, self._second, self._gradient = (
-            part.reshape(MACHINE + 1, CLASSES) for part in np.split(self._saved, 4)
+            part.reshape(FEATURES + 1, CLASSES) for part in np.split(self._saved, 4)
         )
         self._weights[...] = np.random.default_rng(7).normal(size=self._weights.shape)
         self._accumulate = accumulate
         self._before_call = before_call
         self._tensors: dict[str, Array] = {
-            "pixels": np.zeros((BATCH, MACHINE), np.float32),
+            "pixels": np.zeros((BATCH, FEATURES), np.float32),
             "train.labels": np.zeros(BATCH, np.int64),
             "train.learning_rate": np.zeros((), np.float32),
             "train.first_correction": np.zeros((), np.float32),
@@ -92,8 +92,8 @@ class ShuffledRows:
 
     def __init__(self, *, rows: int = 14, seed: int = 0, poisoned_batch: tuple[int, int] | None = None) -> None:
         random = np.random.default_rng(3)
-        self._pixels = random.normal(size=(rows, MACHINE)).astype(np.float32)
-        self._labels = (self._pixels @ random.normal(size=(MACHINE, CLASSES))).argmax(axis=1)
+        self._pixels = random.normal(size=(rows, FEATURES)).astype(np.float32)
+        self._labels = (self._pixels @ random.normal(size=(FEATURES, CLASSES))).argmax(axis=1)
         self._seed = seed
         self._poisoned_batch = poisoned_batch
         self.position = (0, 0)

@@ -11,7 +11,7 @@ from edgetrain.graph.ir import LABELS, LEARNING_RATE, LOSS, Role, Tensor, TrainG
 from edgetrain.run.engines.engine import Array
 from tests.edgetrain.run.numpy_engine import NumpyEngine
 
-BATCH, MACHINE, CLASSES = 8, 12, 5
+BATCH, FEATURES, CLASSES = 8, 12, 5
 TRAINED = ("w", "b")
 
 
@@ -20,9 +20,9 @@ def _tensors() -> tuple[Tensor, ...]:
         return Tensor(name=name, shape=shape, dtype=dtype, role=role)
 
     return (
-        tensor("w", (MACHINE, CLASSES), Role.PARAMETER),
+        tensor("w", (FEATURES, CLASSES), Role.PARAMETER),
         tensor("b", (CLASSES,), Role.PARAMETER),
-        tensor("x", (BATCH, MACHINE), Role.INPUT),
+        tensor("x", (BATCH, FEATURES), Role.INPUT),
         tensor(LABELS, (BATCH,), Role.INPUT, "int64"),
         tensor(LEARNING_RATE, (), Role.INPUT),
         tensor(LOSS, (), Role.OUTPUT),
@@ -35,7 +35,7 @@ GRAPH = TrainGraph(name="softmax", tensors={t.name: t for t in _tensors()}, func
 
 def softmax_regression(faults: Mapping[str, Any] | None = None) -> NumpyEngine:
     rng = np.random.Generator(np.random.PCG64(3))
-    parameters = {"w": rng.standard_normal((MACHINE, CLASSES)) * 0.3, "b": np.zeros(CLASSES)}
+    parameters = {"w": rng.standard_normal((FEATURES, CLASSES)) * 0.3, "b": np.zeros(CLASSES)}
     return NumpyEngine(GRAPH, _model, parameters, faults)
 
 
