@@ -97,7 +97,7 @@ def build(prepared: Prepared, plan: Plan, folder: Path, *, threads: bool) -> Art
         library=library,
         driver_c=driver,
         parameters=prepared.compiled.initial(),
-        name=device.name,
+        target_name=device.name,
         codegen=device.codegen,
         versions={"compiler": compiler.version},
     )

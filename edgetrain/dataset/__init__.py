@@ -1,4 +1,7 @@
-"""Data in, batches out: readers for the formats people have, and batches that resume bit for bit."""
+"""Data in, batches out: readers for the formats people have, and batches that resume bit for bit.
+
+One file for each format. What a label means to a loss belongs to `run/loop`; nothing here knows a model.
+"""
 
 from edgetrain.dataset.batches import BatchStream, Position, check_labels, evaluation_batches
 from edgetrain.dataset.convert import Conversion, check_sample

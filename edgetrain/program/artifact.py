@@ -103,16 +103,17 @@ def write_artifact(
     library: Path,
     driver_c: str,
     parameters: Mapping[str, npt.NDArray[np.generic]],
-    name: str,
+    target_name: str,
     codegen: Codegen,
     versions: Mapping[str, str],
     plan_json: str | None = None,
 ) -> Artifact:
     """Writes the folder in one piece, replacing an older artifact at the same place.
 
-    `name` and `codegen` say what it was built for. `parameters` holds a value for every parameter, state and constant
-    of `graph`, and nothing else; `versions` names what built it (`tvm`, `compiler`). Raises `InternalError` for values
-    that do not match the graph, and `UsageError` when `directory` holds something that is not an artifact.
+    `target_name` and `codegen` say what it was built for; `versions` names what built it (`tvm`, `compiler`).
+    `parameters` holds a value for every parameter, state and constant of `graph`, and nothing else. Raises
+    `InternalError` for values that do not match the graph, and `UsageError` when `directory` holds something that is
+    not an artifact.
     """
     if directory.exists():
         _require_replaceable(directory)
@@ -131,7 +132,7 @@ def write_artifact(
         for name, text in texts.items():
             (built / name).write_text(text, encoding="utf-8")
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
-        manifest = _describe(built, graph, plan, library.name, name, codegen, versions)
+        manifest = _describe(built, graph, plan, library.name, target_name, codegen, versions)
         (built / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
         if directory.exists():
             move_aside(directory)
@@ -193,7 +194,13 @@ def _require_replaceable(directory: Path) -> None:
 
 
 def _describe(
-    built: Path, graph: TrainGraph, plan: Plan, library: str, name: str, codegen: Codegen, versions: Mapping[str, str]
+    built: Path,
+    graph: TrainGraph,
+    plan: Plan,
+    library: str,
+    target_name: str,
+    codegen: Codegen,
+    versions: Mapping[str, str],
 ) -> Manifest:
     layout = arena_layout(graph, plan)
     slots = page_slots(plan, graph)
@@ -212,7 +219,7 @@ def _describe(
     return Manifest(
         files={path.name: file_sha256(path) for path in sorted(built.iterdir())},
         library=library,
-        target_name=name,
+        target_name=target_name,
         triple=codegen.triple,
         cpu=codegen.cpu,
         versions=dict(sorted(versions.items())),

@@ -51,7 +51,7 @@ def build_program(
             library=library,
             driver_c=driver,
             parameters=compiled.initial(),
-            name=device.name,
+            target_name=device.name,
             codegen=codegen,
             versions={**tool_versions(), "compiler": compiler.version},
             plan_json=plan_json,

@@ -1,1 +1,5 @@
-"""Program → RunReport: the training loop, its checkpoints, its log and its report. No TVM and no ONNX here."""
+"""A program and data become a trained model and a report: `execute.py` is the way in. No TVM and no ONNX here.
+
+`engines` call programs, `loop` trains, `limits` keep memory inside bounds that change, `files` is the run folder,
+`sensors` measure, `checks` compare numbers.
+"""

@@ -1,4 +1,5 @@
 """What a user learns by measuring a machine: faster schedules, entries of others verified, rates for the planner.
 
 The commands behind `edgetrain tune`, `cache verify` and `targets calibrate`, with their reports. The search itself
-is the compiler's (`compiler/search`); schedules and rules are `edgetrain_tuner`'s."""
+is the compiler's (`compiler/search`); schedules and rules are `edgetrain_tuner`'s.
+"""

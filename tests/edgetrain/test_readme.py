@@ -8,6 +8,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,38 @@ def test_files_of_the_repository_that_a_page_names_exist(page: Path) -> None:
     )
     missing = [path for path in named if "NAME" not in path and not (ROOT / path).exists()]
     assert not missing
+
+
+def walk_of_a_batch() -> list[tuple[str, str]]:
+    """The file and the function of each call that the page on architecture lists."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return re.findall(r"^\d+\. `(edgetrain/[\w/]+\.py)`: `(\w+)`", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("path", "name"), walk_of_a_batch())
+def test_every_call_on_the_walk_of_a_batch_exists(path: str, name: str) -> None:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    assert name in {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+
+
+def test_the_walk_of_a_batch_is_as_short_as_the_page_says() -> None:
+    packages = [path.split("/")[1] for path, _ in walk_of_a_batch()]
+    changes = sum(one != other for one, other in pairwise(packages))
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert f"That is {len(packages)} calls, and the package changes {changes} times." in text
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted(p for p in (*ROOT.iterdir(), *(ROOT / "edgetrain").iterdir()) if p.is_dir() and p.name[0] not in "._"),
+    ids=lambda folder: str(folder.relative_to(ROOT)),
+)
+def test_every_folder_says_what_belongs_there(folder: Path) -> None:
+    pages = [folder / "README.md", folder / "__init__.py"]
+    if folder.name in ("edgetrain", "node_modules", "build", "dist", "runs"):
+        return  # the product itself, and what is not ours
+    texts = [page.read_text(encoding="utf-8") for page in pages if page.exists()]
+    assert any(len(text.split()) > 20 for text in texts), "write a paragraph on what belongs there and what does not"
 
 
 def test_the_cli_page_lists_every_verb_and_every_flag() -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 
 import pytest
 
 from edgetrain_tuner.machine import Caches, Costs, Limits, Machine, Thresholds
 
 NEON = Machine(vector_bits=128, vector_registers=32, cores=4)
-
-
-def test_another_process_makes_the_same_machine_of_its_facts() -> None:
-    assert Machine(**json.loads(json.dumps(NEON.facts))) == NEON
 
 
 @pytest.mark.parametrize(("vector_bits", "lanes"), [(0, 1), (32, 1), (64, 2), (128, 4), (512, 16)])

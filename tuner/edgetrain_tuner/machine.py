@@ -209,8 +209,3 @@ class Machine:
     def has_vectors(self) -> bool:
         """Whether registers are wide enough to write vector code out."""
         return self.lanes >= self.thresholds.vector_lanes
-
-    @property
-    def facts(self) -> dict[str, int]:
-        """What differs from target to target: `Machine(**facts)` is the machine, in another process, say."""
-        return {"vector_bits": self.vector_bits, "vector_registers": self.vector_registers, "cores": self.cores}

@@ -44,7 +44,7 @@ def write(directory: Path, **changes: Any) -> Artifact:
         "library": library,
         "driver_c": "int x;\n",
         "parameters": initial_values(),
-        "name": "pi",
+        "target_name": "pi",
         "codegen": processor("aarch64-linux-gnu", "cortex-a72"),
         "versions": {"tvm": "0.27", "compiler": "zig"},
         "plan_json": "{}\n",

@@ -228,7 +228,7 @@ def build_tiny(
         library=library,
         driver_c=driver,
         parameters=initial_values(),
-        name=target,
+        target_name=target,
         codegen=processor(),
         versions={"compiler": compiler.version},
     )
