@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.measure import add_json_option, publish, stepper, time_in_turns
+from benchmarks.needs import missing_weights, require
 from benchmarks.step import Trial
 from benchmarks.step_models import SUBJECTS, chosen
 from edgetrain.planner.solvers.options import USUAL
@@ -70,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     shares = [float(share) for share in options.shares.split(",")]
     rows: list[dict[str, object]] = []
-    for subject in chosen(options.models.split(",")):
+    subjects = chosen(options.models.split(","))
+    require(missing_weights(subjects))
+    for subject in subjects:
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial.of(subject, Path(folder))
             for count in (int(count) for count in options.threads.split(",")):

@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks.kernel_cases import Case, all_cases
 from benchmarks.measure import STANDARD_OUTPUT, add_json_option, publish, show_table, time_in_turns
+from benchmarks.needs import missing_torch, require
 from edgetrain.compiler.lower import compile_kernels, lower
 from edgetrain.compiler.tuner_view import machine_of
 from edgetrain.graph.extract import Extracted, Kernel
@@ -201,9 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", default="1,2", help="comma-separated (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args(arguments)
-    if torch is None:
-        print("this benchmark compares with PyTorch: pip install torch==2.13.0", file=sys.stderr)
-        return 2
+    require(missing_torch())
     wanted = tuple(options.families.split(","))
     cases = [case for case in all_cases() if case.family.startswith(wanted)]
     threads = [int(count) for count in options.threads.split(",")]

@@ -4,7 +4,8 @@
     python -m benchmarks.performance --results DIR --only-write
 
 Runs `benchmarks.step`, `kernels` and `start` one after the other; `--results` keeps what they wrote, `--only-write`
-makes the page of what is there. Nothing else should run meanwhile.
+makes the page of what is there. What is missing is listed before the first of them starts. Nothing else should run
+meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.needs import missing_peers, missing_torch, missing_weights, require
 from benchmarks.performance_page import Reasons, page
+from benchmarks.step import PEERS, interpreters
+from benchmarks.step_models import SUBJECTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BENCHMARKS = ("step", "kernels", "start")
@@ -61,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = options.results or Path(scratch)
         results.mkdir(parents=True, exist_ok=True)
         if not options.only_write:
+            pythons = interpreters(options.python_of)
+            require([*missing_weights(SUBJECTS), *missing_peers(PEERS, pythons), *missing_torch()])
             measure(results, rounds=options.rounds, pythons=options.python_of)
         documents = {name: json.loads((results / f"{name}.json").read_text("utf-8")) for name in BENCHMARKS}
     options.output.write_text(page(documents, REASONS), encoding="utf-8")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import run_in_child, show_table, stepper, write_json
+from benchmarks.needs import missing_weights, require
 from benchmarks.step_models import chosen, fill, made_batch
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.ir import LOSS
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child:
         print(json.dumps(first_step(**json.loads(options.child))))
         return 0
+    require(missing_weights(chosen(options.models.split(","))))
     rows = [measure(model, options.rounds) for model in options.models.split(",")]
     show_table(rows, COLUMNS)
     if options.json:

@@ -40,6 +40,7 @@ from benchmarks import step_profile
 from benchmarks.machine_peak import machine_peak
 from benchmarks.machine_peak import rows as peak_rows
 from benchmarks.measure import Prepared, Timing, add_json_option, publish, run_in_child, stepper
+from benchmarks.needs import missing_peers, missing_weights, require
 from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.protocol import LABELS, CannotError, Job, Step, Turn, take_turn
 from benchmarks.peers.step_graph import read_step_graph, step_flops
@@ -289,12 +290,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threads = [int(count) for count in options.threads.split(",")]
     subjects = chosen(options.models.split(","))
     if options.profile:
+        require(missing_weights(subjects))
         rows = [r for s in subjects for t in threads for r in step_profile.profiled(s, t, rounds=options.rounds)]
         publish("step_profile", rows, step_profile.COLUMNS, options.json)
         return 0
-    peers = PEERS if options.against == "all" else options.against.split(",")
-    pythons = _interpreters(options.python_of)
-    _require_all(subjects)
+    peers = peers_of(options.against)
+    pythons = interpreters(options.python_of)
+    require([*missing_weights(subjects), *missing_peers(peers, pythons)])
+    _compile_all(subjects)
     rows = [_COMPLETE | row for row in peak_rows(threads)]
     for subject in subjects:
         with tempfile.TemporaryDirectory() as folder:
@@ -306,8 +309,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _require_all(subjects: Sequence[Subject]) -> None:
-    """Compiles every model. Raises `SystemExit` for one that cannot be had: before anything is timed."""
+def _compile_all(subjects: Sequence[Subject]) -> None:
+    """Compiles every model. Raises `SystemExit` for one that cannot be compiled: before anything is timed."""
     for subject in subjects:
         try:
             subject.prepare()
@@ -315,7 +318,15 @@ def _require_all(subjects: Sequence[Subject]) -> None:
             raise SystemExit(f"{subject.name}: {error}") from error
 
 
-def _interpreters(pairs: Sequence[str]) -> dict[str, str]:
+def peers_of(words: str) -> tuple[str, ...]:
+    """Peers by their names between commas, or `all`. Raises `SystemExit` for a name that is none."""
+    peers = PEERS if words == "all" else tuple(words.split(","))
+    if unknown := [peer for peer in peers if peer not in PEERS]:
+        raise SystemExit(f"there is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    return peers
+
+
+def interpreters(pairs: Sequence[str]) -> dict[str, str]:
     """`PEER=PYTHON` by peer. Raises `SystemExit` for a peer or a file that is not there: before anything is timed."""
     found = {}
     for pair in pairs:
