@@ -6,7 +6,7 @@ One file for each format. What a label means to a loss belongs to `run/loop`; no
 from edgetrain.dataset.batches import BatchStream, Position, check_labels, evaluation_batches
 from edgetrain.dataset.convert import Conversion, check_sample
 from edgetrain.dataset.load import load_dataset
-from edgetrain.dataset.samples import Dataset, NamedSamples, Part, Samples, from_arrays, from_batches, from_pairs
+from edgetrain.dataset.samples import Dataset, NamedSamples, Part, Samples, from_arrays, from_batches
 
 __all__ = [
     "BatchStream",
@@ -21,6 +21,5 @@ __all__ = [
     "evaluation_batches",
     "from_arrays",
     "from_batches",
-    "from_pairs",
     "load_dataset",
 ]

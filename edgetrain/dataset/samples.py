@@ -5,7 +5,7 @@ A sample is one array, or several by the names of the model's inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -194,12 +194,6 @@ def _named(features: Samples | Mapping[str, Samples]) -> Samples:
     return NamedSamples(arrays=features) if isinstance(features, Mapping) else features
 
 
-def from_pairs(pairs: Sequence[tuple[Any, Any]], *, name: str = "the sequence", validation: float = 0.1) -> Dataset:
-    """A dataset over a sequence of (sample, label). Labels are read once, samples each time they are needed."""
-    labels = normal_labels([label for _, label in pairs], name)
-    return split(Part(features=_First(pairs=pairs), labels=labels), name=name, validation=validation)
-
-
 def from_batches(batches: Iterable[tuple[Any, Any]], *, name: str = "the batches", validation: float = 0.1) -> Dataset:
     """A dataset from an iterable of (features, labels) batches. It is read once and kept, so it must end."""
     features, labels = [], []
@@ -229,15 +223,3 @@ def normal_labels(labels: Any, name: str) -> Array:
     raise DataError(
         f"{name} has labels of type `{array.dtype}`", fix="store whole numbers (classes) or floats (values)"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _First:
-    pairs: Sequence[tuple[Any, Any]]
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, index: Any, /) -> Any:
-        sample = self.pairs[int(index)][0]
-        return sample if isinstance(sample, Mapping) else np.asarray(sample)

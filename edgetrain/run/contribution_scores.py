@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edgetrain.errors import DivergedError
-from edgetrain.graph.contribution import Contribution, forward_scores, gradient_scores, row_scores
-from edgetrain.graph.ir import EVALUATE, LABELS, STEP, evaluated
-from edgetrain.run.engines.engine import Array, BatchSource, Engine
-from edgetrain.run.loop.metrics import Metric
+from edgetrain.graph.contribution import Contribution, gradient_scores, row_scores
+from edgetrain.graph.ir import LABELS, STEP
+from edgetrain.run.engines.engine import BatchSource, Engine
 
 ACCUMULATED = "accumulated"  # as the graph's builder names the gradients that grow over several batches
 
@@ -39,35 +38,6 @@ def scores_from_gradients(engine: Engine, source: BatchSource, request: ScoreReq
     gradients = {n: engine.tensor(f"{ACCUMULATED}:{n}") for n in request.names}
     scores = _checked(gradient_scores(gradients))
     return Contribution(tensors=scores, rows=row_scores(gradients, request.output_axes))
-
-
-def scores_from_forward_passes(
-    engine: Engine, source: BatchSource, request: ScoreRequest, *, output: str, loss: Metric, seed: int
-) -> Contribution:
-    """An estimate of the same, without rows, from `evaluate` alone, for devices without the memory for a backward pass.
-
-    Parameters hold their old bytes afterwards. Raises `DivergedError` when a loss is no number.
-    """
-    inputs = {name: engine.tensor(name) for name in request.inputs}
-    labels = engine.tensor(LABELS)
-    batches: list[tuple[Mapping[str, Array], Array]] = []
-    source.seek((0, 0))
-    for _ in range(request.batches):
-        source.fill(inputs, labels)
-        batches.append(({n: a.copy() for n, a in inputs.items()}, labels.copy()))
-
-    def mean_loss() -> float:
-        tally = loss.tally()
-        for data, batch_labels in batches:
-            for name, value in data.items():
-                inputs[name][...] = value
-            engine.call(EVALUATE)
-            tally.add(loss.values(engine.tensor(evaluated(output)), batch_labels))
-        return tally.mean
-
-    parameters = {name: engine.tensor(name) for name in request.names}
-    scores = _checked(forward_scores(mean_loss, parameters, request.names, seed=seed))
-    return Contribution(tensors=scores, rows={})
 
 
 def _checked(scores: dict[str, float]) -> dict[str, float]:

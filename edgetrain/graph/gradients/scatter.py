@@ -14,8 +14,6 @@ from edgetrain.graph.gradients.pointwise import number
 from edgetrain.graph.gradients.rule import Backward, Done, Forward, Gradients, Rule
 from edgetrain.graph.gradients.window import guarded
 
-REDUCTIONS = ("update", "add")
-
 
 def _met(indices: Any, values: Any | None, shape: tuple[int, ...], axis: int, dtype: str) -> Any:
     """For each element of `shape`: the sum of the values that meet it, or how many there are."""

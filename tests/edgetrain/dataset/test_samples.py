@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetrain.dataset.samples import NamedSamples, Part, from_arrays, from_batches, from_pairs, split
+from edgetrain.dataset.samples import NamedSamples, Part, from_arrays, from_batches, split
 from edgetrain.errors import DataError
 
 
@@ -68,19 +68,6 @@ def test_no_samples_is_a_data_error() -> None:
 def test_samples_and_labels_must_be_as_many() -> None:
     with pytest.raises(DataError, match="3 samples and 2 labels"):
         from_arrays(np.zeros((3, 1)), [0, 1])
-
-
-def test_a_sequence_is_read_sample_by_sample_when_it_is_needed() -> None:
-    class Recording(list[Any]):
-        def __getitem__(self, index: Any) -> Any:
-            asked.append(index)
-            return super().__getitem__(index)
-
-    asked: list[Any] = []
-    dataset = from_pairs(Recording([([i], i % 2) for i in range(10)]), validation=0)
-    asked.clear()
-    assert rows_of(dataset.train.take(np.array([4]))) == [4]
-    assert asked == [4]
 
 
 def test_batches_are_joined_in_order() -> None:
@@ -156,8 +143,3 @@ def test_arrays_by_name_are_one_sample_with_the_same_row_of_each() -> None:
     assert dataset.train.features[3] == {"a": 3, "b": 6}
     with pytest.raises(DataError, match="`a` 3, `b` 2"):
         NamedSamples(arrays={"a": np.zeros(3), "b": np.zeros(2)})
-
-
-def test_a_pair_may_hold_arrays_by_name() -> None:
-    dataset = from_pairs([({"a": [i]}, i) for i in range(3)], validation=0)
-    assert dataset.train.features[2] == {"a": [2]}

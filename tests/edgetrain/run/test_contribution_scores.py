@@ -13,11 +13,9 @@ from edgetrain.graph.optimizers import ACCUMULATED as GRAPHS_PREFIX
 from edgetrain.run.contribution_scores import (
     ACCUMULATED,
     ScoreRequest,
-    scores_from_forward_passes,
     scores_from_gradients,
 )
 from edgetrain.run.engines.engine import Array
-from edgetrain.run.loop.metrics import LOSSES
 
 BATCH, FEATURES, BATCHES = 8, 3, 4
 REQUEST = ScoreRequest(inputs=("x",), names=("w", "b"), batches=BATCHES)
@@ -102,16 +100,6 @@ def test_outputs_of_a_weight_are_scored_one_by_one_where_its_axis_is_known() -> 
     found = scores_from_gradients(Linear(), Batches(), dataclasses.replace(REQUEST, output_axes={"w": 0}))
     assert len(found.rows["w"]) == FEATURES
     assert sum(found.rows["w"]) == pytest.approx(found.tensors["w"])
-
-
-def test_forward_passes_estimate_the_same_and_leave_the_parameters() -> None:
-    engine = Linear()
-    before = {n: engine.tensor(n).tobytes() for n in ("w", "b")}
-    found = scores_from_forward_passes(engine, Batches(), REQUEST, output="y", loss=LOSSES["mse"], seed=0).tensors
-    expected = expected_scores()
-    assert found["b"] == pytest.approx(expected["b"], rel=1e-6), "one element has one direction"
-    assert found["w"] == pytest.approx(expected["w"], rel=0.8)
-    assert {n: engine.tensor(n).tobytes() for n in before} == before
 
 
 def test_data_that_overflows_is_reported_not_ranked() -> None:
