@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.step_models import Subject
-from edgetrain.compiler.compile import ZOO
+from edgetrain.compiler.request import ZOO
 from edgetrain.model.zoo_weights import packages_of_weights
 
 _TORCH = ("torch",), "torch==2.13.0"

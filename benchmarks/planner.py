@@ -32,9 +32,9 @@ from edgetrain.cost.analytic import OpCost, analytic_costs
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph, from_json
 from edgetrain.planner.arena import pack
+from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.plan import replay
 from edgetrain.planner.references.solve_instance import Case, read_instance, solve_instance
-from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.milp import answer_milp
 from edgetrain.planner.solvers.options import SolverOptions

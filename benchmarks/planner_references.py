@@ -9,9 +9,9 @@ import random
 import time
 
 from benchmarks.random_placements import random_placement
-from edgetrain.planner.placement.brute_force import cheapest_placement
 from edgetrain.planner.placement.model import place
 from edgetrain.planner.references.brute_force import cheapest
+from edgetrain.planner.references.brute_force_placement import cheapest_placement
 from edgetrain.planner.references.instance_file import Instance, InstanceOp, instance_problem, replay_instance
 from edgetrain.planner.references.solve_instance import Case, solve_instance
 from edgetrain.units import Bytes, Joules, Seconds

@@ -156,8 +156,8 @@ def job_of(
 ) -> Job:
     """The job that the flags ask for; what a flag does not say is as in `stored`. Echoes the limits both ways."""
     from edgetrain.pipeline.job import Job
+    from edgetrain.planner.known_solvers import SOLVERS
     from edgetrain.planner.plan import Budget
-    from edgetrain.planner.solvers import SOLVERS
     from edgetrain.targets.profile import load_target
 
     def asked(name: str) -> object:

@@ -11,11 +11,12 @@ from edgetrain.errors import UsageError
 from edgetrain.graph.ir import STEP, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, PersistentLayout, align, layout_persistent
 from edgetrain.planner.arena import MAX_REPACKS, pack, shift
+from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.plan import PAGE_BYTES, Budget, FunctionPlan, Plan, Replay, Step
-from edgetrain.planner.solvers import SOLVERS, Solver
 from edgetrain.planner.solvers.answer import gap_of
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.question import Question
+from edgetrain.planner.solvers.solver import Solve
 from edgetrain.progress import ReportProgress
 from edgetrain.targets.device import Storage
 
@@ -43,7 +44,7 @@ class Inputs:
     graph: TrainGraph
     costs: CostsByFunction
     solver: str
-    solve: Solver  # usually that solver
+    solve: Solve  # usually that solver
     storage: Storage | None
     stored: frozenset[str]
     layout: PersistentLayout  # of what is not stored

@@ -9,9 +9,9 @@ from typing import Any
 
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph
+from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.make_plan import CostsByFunction, try_plan
 from edgetrain.planner.plan import Budget
-from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.targets.device import Storage
 from edgetrain.units import show_bytes, show_joules, show_seconds

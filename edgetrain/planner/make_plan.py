@@ -21,8 +21,9 @@ from edgetrain.planner.attempt import (
     pack_function,
 )
 from edgetrain.planner.infeasible import broken_limits, check_limits, does_not_fit
+from edgetrain.planner.known_solvers import FLOORS, STAND_INS, sketches
 from edgetrain.planner.plan import Budget, Plan
-from edgetrain.planner.solvers import FLOORS, OWN_SOLVERS, STAND_INS, sketches
+from edgetrain.planner.solvers import OUR_SOLVERS
 from edgetrain.planner.solvers.answer import gap_of
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.stored import storable, stored_prefixes
@@ -174,7 +175,7 @@ def _attempt_limited(inputs: Inputs, budget: Budget) -> Plan | None:
 
 def _plan_without_limit(inputs: Inputs, budget: Budget) -> Plan:
     """Everything kept, or less memory where the options allow a slower step."""
-    may_be_slower = inputs.options.allowed_slowdown > 0 and inputs.solver in OWN_SOLVERS
+    may_be_slower = inputs.options.allowed_slowdown > 0 and inputs.solver in OUR_SOLVERS
     saved = save_memory_within_slowdown(inputs) if may_be_slower else None
     solved = dict(inputs.kept)
     if saved is not None:
@@ -239,7 +240,7 @@ def _rank(inputs: Inputs, plan: Plan) -> tuple[bool, float]:
 
 
 def _can_store(inputs: Inputs) -> bool:
-    return inputs.storage is not None and inputs.solver in OWN_SOLVERS
+    return inputs.storage is not None and inputs.solver in OUR_SOLVERS
 
 
 def _smallest_plan(inputs: Inputs, budget: Budget) -> Plan:

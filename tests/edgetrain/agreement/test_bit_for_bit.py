@@ -18,9 +18,10 @@ from edgetrain.compiler.compiled import Compiled
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
+from edgetrain.planner.known_solvers import SOLVERS, STAND_INS
 from edgetrain.planner.make_plan import least_bytes, smallest_budget
 from edgetrain.planner.plan import Budget, Compute, PageIn, Plan
-from edgetrain.planner.solvers import OWN_SOLVERS, SOLVERS, STAND_INS
+from edgetrain.planner.solvers import OUR_SOLVERS
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes
 
@@ -193,7 +194,7 @@ def test_a_partial_update_changes_its_own_parameters_and_no_other_byte(mode: str
     assert changed == chosen | (statistics if options.batchnorm == "train" else set())
 
 
-@pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
+@pytest.mark.parametrize("solver", sorted(OUR_SOLVERS))
 @pytest.mark.parametrize("kind", ["sgd", "adamw"])
 def test_a_plan_that_leaves_parameters_in_storage_trains_to_the_same_bits(
     kind: Literal["sgd", "adamw"], solver: str, workshop: Workshop

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from edgetrain.cost.analytic import OpCost
 from edgetrain.graph.ir import TrainGraph
+from edgetrain.planner.known_solvers import FLOORS, SOLVERS
 from edgetrain.planner.plan import Step
-from edgetrain.planner.solvers import FLOORS, SOLVERS
 from edgetrain.planner.solvers.answer import Answer
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.question import Question

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from edgetrain.planner.compare import Comparison, compare_solvers, comparison_text
+from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget
-from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes

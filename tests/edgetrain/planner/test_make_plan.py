@@ -8,6 +8,7 @@ import pytest
 
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.graph.ir import Phase, Role
+from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.make_plan import (
     is_plannable,
     least_bytes,
@@ -16,7 +17,6 @@ from edgetrain.planner.make_plan import (
     try_plan,
 )
 from edgetrain.planner.plan import Budget
-from edgetrain.planner.solvers import SOLVERS
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, Joules, Seconds, parse_bytes

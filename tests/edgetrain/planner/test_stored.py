@@ -9,10 +9,11 @@ import pytest
 from edgetrain.errors import InternalError, PlanInfeasibleError
 from edgetrain.graph.ir import Role, TrainGraph
 from edgetrain.planner.explain import explain
+from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.make_plan import make_plan
 from edgetrain.planner.plan import Budget, Compute, Free, PageIn, PageOut, Step, replay
 from edgetrain.planner.references.brute_force import cheapest
-from edgetrain.planner.solvers import OWN_SOLVERS, SOLVERS
+from edgetrain.planner.solvers import OUR_SOLVERS
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.stored import storable, stored_prefixes
@@ -98,7 +99,7 @@ def test_keep_all_with_everything_stored_is_valid(seed: int) -> None:
     assert not found.recomputed
 
 
-@pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
+@pytest.mark.parametrize("solver", sorted(OUR_SOLVERS))
 @pytest.mark.parametrize("seed", range(6))
 def test_plans_with_stored_tensors_are_valid_inside_their_limit(solver: str, seed: int) -> None:
     graph = heavy(random_graph(seed, forward_ops=7, unit_bytes=1024))
@@ -140,7 +141,7 @@ def test_what_fits_stays_in_memory() -> None:
     assert make_plan(graph, tight, costs, storage=STORAGE).stored == ()
 
 
-@pytest.mark.parametrize("solver", sorted(OWN_SOLVERS))
+@pytest.mark.parametrize("solver", sorted(OUR_SOLVERS))
 @pytest.mark.parametrize("seed", range(3))
 def test_budgets_below_the_parameters_are_feasible_with_storage(solver: str, seed: int) -> None:
     graph = heavy(random_graph(seed, forward_ops=12, unit_bytes=256), pages=4)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.random_placements import random_placement
-from edgetrain.planner.placement.brute_force import cheapest_placement
 from edgetrain.planner.placement.model import place
 from edgetrain.planner.placement.problem import (
     Copy,
@@ -14,6 +13,7 @@ from edgetrain.planner.placement.problem import (
     cost_inside,
     replay_placement,
 )
+from edgetrain.planner.references.brute_force_placement import cheapest_placement
 from edgetrain.units import Bytes
 
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from edgetrain.planner.known_solvers import FLOORS, SOLVERS
 from edgetrain.planner.plan import Compute, replay
 from edgetrain.planner.references.brute_force import solve_exactly
-from edgetrain.planner.solvers import FLOORS, SOLVERS
 from edgetrain.planner.solvers.keep_all import keep_all_steps
 from edgetrain.targets.device import Storage
 from tests.edgetrain.planner.questions import floor_of, keep_all_floor, solved
