@@ -12,7 +12,7 @@ FILES = Path(__file__).parent / "emulated"
 EMULATOR, PACKAGE = "qemu-system-arm", "qemu-system-arm"
 FIRMWARE = "firmware.elf"
 _MACHINES = {"cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500", "cortex-m55": "mps3-an547"}
-_TIMEOUT_S = 120
+TIMEOUT_S = 600  # zig builds a C library first, and the machine may be busy
 
 
 def link_firmware(
@@ -27,7 +27,7 @@ def link_firmware(
     command = [*compiler.command, *fixed, *options, *files, "-o", FIRMWARE]
     environment = {"PATH": "/usr/bin:/bin", **compiler.environment}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
 
 
@@ -41,6 +41,6 @@ def run_firmware(emulator: str, cpu: str, folder: Path, *options: str) -> subpro
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_TIMEOUT_S,
+        timeout=TIMEOUT_S,
         check=False,
     )

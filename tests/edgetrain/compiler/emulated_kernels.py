@@ -25,7 +25,6 @@ from tests.edgetrain.compiler.kernel_case import Array, KernelCase
 STACK_BYTES = 64 * 1024
 RAM_BYTES = 448 * 1024  # of the smallest board
 _ALIGNMENT = 64
-_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,9 +153,8 @@ def _run_on_linux(device: Device, emulator: str, folder: Path) -> bytes:
     built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     with (folder / "inputs.bin").open("rb") as given:
-        done = subprocess.run(
-            [emulator, *device.options, "./kernels"], cwd=folder, stdin=given, capture_output=True, timeout=_TIMEOUT_S
-        )
+        command = [emulator, *device.options, "./kernels"]
+        done = subprocess.run(command, cwd=folder, stdin=given, capture_output=True, timeout=board.TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -88,9 +88,8 @@ def _losses(text: str) -> list[float]:
 def _run(
     command: list[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=120
-    )
+    whole = {**os.environ, **(environment or {})}
+    return subprocess.run(command, cwd=folder, env=whole, capture_output=True, text=True, timeout=board.TIMEOUT_S)
 
 
 def test_an_aarch64_linux_device_trains_like_the_host(build_cache: BuildCache, tmp_path: Path) -> None:
