@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -28,6 +28,8 @@ from edgetrain.units import Bytes
 pytestmark = pytest.mark.compile
 
 OPTIONS = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9))
+# The same for all tests of the ResNet: it takes longest to compile.
+RESNET_OPTIONS = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
 RATE = 0.02
 BATCHES = make_batches(models.BATCH_NORM_IMAGE, models.CLASSES, loss=OPTIONS.loss, size=4, seed=7, count=5)
 # Free, so that paging wins over computing again.
@@ -100,7 +102,7 @@ def test_an_exact_solvers_tight_plan_trains_to_the_same_bits_as_keeping_all(
 def test_a_fast_solvers_tight_plan_of_a_resnet_trains_to_the_same_bits_as_keeping_all(
     solver: str, storage: Storage | None, seed: int, workshop: Workshop
 ) -> None:
-    options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
+    options = RESNET_OPTIONS
     compiled = workshop.compile(models.resnet18(), options)
     batches = make_batches(models.RESNET_IMAGE, models.CLASSES, loss=options.loss, size=4, seed=seed, count=3)
     plan = _tight_plan(workshop, compiled, solver, storage, seed=seed)
@@ -144,8 +146,7 @@ def test_every_solvers_plans_train_every_model_to_the_same_bits(name: str, works
 
 
 def test_a_plan_with_free_storage_pages(workshop: Workshop) -> None:
-    options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="sgd", momentum=0.9, weight_decay=1e-4))
-    compiled = workshop.compile(models.resnet18(), options)
+    compiled = workshop.compile(models.resnet18(), RESNET_OPTIONS)
     assert _pages(_tight_plan(workshop, compiled, "greedy", STORAGE, seed=0)), "the cases above would not test paging"
 
 
@@ -197,9 +198,10 @@ def test_a_partial_update_changes_its_own_parameters_and_no_other_byte(mode: str
 @pytest.mark.parametrize("solver", sorted(OUR_SOLVERS))
 @pytest.mark.parametrize("kind", ["sgd", "adamw"])
 def test_a_plan_that_leaves_parameters_in_storage_trains_to_the_same_bits(
-    kind: Literal["sgd", "adamw"], solver: str, workshop: Workshop
+    kind: str, solver: str, workshop: Workshop
 ) -> None:
-    options = TrainOptions(batch=4, optimizer=OptimizerOptions(kind=kind, momentum=0.9 if kind == "sgd" else 0.0))
+    adamw = TrainOptions(batch=4, optimizer=OptimizerOptions(kind="adamw"))
+    options = RESNET_OPTIONS if kind == "sgd" else adamw
     compiled = workshop.compile(models.resnet18(), options)
     batches = make_batches(models.RESNET_IMAGE, models.CLASSES, loss=options.loss, size=4, seed=1, count=3)
     kept = workshop.plan(compiled)
