@@ -22,6 +22,14 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("edgetrain")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever compiles is slow: one marker decides what is left out in between."""
+    for item in items:
+        if item.get_closest_marker("compile"):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
     """A shell starts background jobs with Ctrl-C ignored, and children inherit that: here it must mean something."""

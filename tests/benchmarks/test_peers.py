@@ -30,6 +30,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_torch_peer_has_the_losses_of_the_reference(name: str, tmp_path: Path) -> None:
     if optional_torch.IS_MISSING:

@@ -43,6 +43,7 @@ def test_without_a_budget_nothing_is_recomputed() -> None:
     assert plan.seconds == sum(cost.seconds for cost in costs["step"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("share", [0.9, 0.6, 0.4])
 def test_a_plan_fits_its_budget_with_fragmentation_or_says_what_would(seed: int, share: float) -> None:
@@ -194,6 +195,7 @@ def test_a_plan_is_never_cheaper_than_its_bound(seed: int) -> None:
     assert quick.seconds >= exact.seconds * (1 - exact.gap) - 1e-9
 
 
+@pytest.mark.slow
 def test_a_long_search_tells_how_long_it_has_searched() -> None:
     graph = random_graph(1, forward_ops=24)
     costs = {"step": random_costs(graph, 1)}
@@ -234,6 +236,7 @@ def test_wear_that_no_plan_keeps_is_named_with_what_would_be_written() -> None:
     assert make_plan(graph, budget, costs, storage=STORAGE).written_bytes == 0
 
 
+@pytest.mark.slow
 def test_the_smallest_budget_is_plannable_and_less_than_the_solvers_floor_is_not() -> None:
     graph = with_evaluate(random_graph(2, forward_ops=20))
     costs = costs_of(graph)

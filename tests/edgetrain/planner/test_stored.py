@@ -117,6 +117,7 @@ def test_plans_with_stored_tensors_are_valid_inside_their_limit(solver: str, see
     assert answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 def test_the_exact_solver_is_as_frugal_as_brute_force_with_stored_tensors(seed: int) -> None:
     graph = heavy(random_graph(seed, forward_ops=2, unit_bytes=PAGE, max_units=2), pages=1 + seed % 2)

@@ -28,6 +28,8 @@ from tests.edgetrain.program.tiny_program import (
     tiny_plan,
 )
 
+pytestmark = pytest.mark.slow  # zig builds a C library for each of these machines
+
 CORTEX_M4 = "thumbv7em-none-eabihf"
 MACHINES = {"x86_64-linux-gnu": 62, "aarch64-linux-gnu": 183, "armv7-linux-gnueabihf": 40, "riscv64-linux-gnu": 243}
 

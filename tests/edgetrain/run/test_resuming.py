@@ -109,6 +109,7 @@ def run_and_die(out: Path, event: int, *, resume: bool) -> bool:
     return code == 9
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_point_resumes_to_the_same_bits(tmp_path: Path) -> None:
     whole_bits, whole = run(tmp_path / "whole")
     event, has_died = 0, True
