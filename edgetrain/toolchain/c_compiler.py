@@ -6,7 +6,6 @@ and which brings the headers and libraries of its targets along.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import platform
@@ -120,19 +119,16 @@ def _same_machine(one: Triple, other: Triple) -> bool:
 def _system_compiler(triple: Triple) -> Compiler | None:
     """`cc`, if it is there and links a shared library: an image may hold a compiler without libc's headers."""
     path, archiver = shutil.which("cc"), shutil.which("ar")
-    if path is None or archiver is None or not _links(path):
+    if path is None or archiver is None:
         return None
-    version = _first_line([path, "--version"], {})
-    return Compiler(command=(path,), archiver=(archiver,), version=version, triple=triple, environment={})
-
-
-@functools.cache  # a process asks once for every program it builds
-def _links(path: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="edgetrain-cc-") as name:
         (Path(name) / "probe.c").write_text("#include <math.h>\nfloat edge_probe(float x) { return expf(x); }\n")
         command = [path, "-fPIC", "-shared", "probe.c", "-o", "probe.so", *LIBRARIES]
         probe = subprocess.run(command, cwd=name, capture_output=True, timeout=_TIMEOUT_S, check=False)
-    return probe.returncode == 0
+    if probe.returncode != 0:
+        return None
+    version = _first_line([path, "--version"], {})
+    return Compiler(command=(path,), archiver=(archiver,), version=version, triple=triple, environment={})
 
 
 def _android_compiler(triple: Triple) -> Compiler:
