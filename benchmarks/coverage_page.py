@@ -1,4 +1,4 @@
-"""What `benchmarks/coverage.py` found, as a page: a line for every file, and why some do not train."""
+"""Writes the results of `benchmarks/coverage.py` as a page: a line for every file, and why some do not train."""
 
 from __future__ import annotations
 
@@ -30,25 +30,32 @@ def headline(rows: Sequence[Row]) -> str:
     return f"{sum(map(trains, rows))} of {len(rows)} files from {len(packages)} packages train"
 
 
-_LEGEND = """Each file is imported with the batch and input sizes in `benchmarks/coverage_files.py`, its outputs are
-compared with onnxruntime's (`forward`: the largest difference, as a share of the largest output), every parameter is
-trained for three steps of SGD on one made-up batch, towards labels scattered round the model's own output, with a mean
-squared error. `step` is yes where the loss falls, by more than a millionth, at one of seven learning rates from 1e-8 to
-1e4, tried in a fixed order (`rate` in the JSON is the one): nearly flat outputs need large ones, large outputs small
-ones. It shows that the graph compiles, runs and moves the right way, not that it learns a task.
+_INTRODUCTION = """\
+This page shows which ONNX files from public packages edgetrain can train. It is for anyone who wants to know whether
+their own model is likely to train. `python -m benchmarks.coverage` wrote it."""
 
-`differences` is what `edgetrain check` asks: are the gradients of up to 16 tensors, spread over the model, those of
-finite differences of the loss, within 2 %? `yes` where they are, `no` where one is wrong, `open` where too few could be
-told (kinks, rounding); `differences_text` in the JSON is the whole answer. `torch`: they leave it open, and every
-gradient is PyTorch's in float64, within 2 % of its largest element (`torch` in the JSON is the largest difference).
+_LEGEND = """Each file goes through these steps:
 
-Outputs of files marked *q* are those of a quantised model: edgetrain trains the float model behind it, which differs
-from the integers by their rounding.
+1. It is imported with the batch and input sizes in `benchmarks/coverage_files.py`.
+2. Its outputs are compared with onnxruntime's. `forward` is the largest difference, as a share of the largest output.
+3. Every parameter is trained for three steps of SGD on one made-up batch. The labels are scattered around the model's
+   own output, and the loss is the mean squared error. `step` is yes if the loss falls by more than a millionth at one
+   of seven learning rates from 1e-8 to 1e4, which are tried in a fixed order. (Nearly flat outputs need large rates,
+   large outputs need small ones. `rate` in the JSON is the rate that worked.) This shows that the graph compiles, runs
+   and reduces the loss. It does not show that the model learns a task.
+4. `differences` is the check of `edgetrain check`: the gradients of up to 16 tensors, spread over the model, are
+   compared with finite differences of the loss. `yes` means that they agree within 2 %, `no` that one is wrong, and
+   `open` that too few could be decided, because of kinks or rounding. `differences_text` in the JSON is the whole
+   answer. `torch` means that finite differences leave it open, but every gradient agrees with PyTorch's in float64
+   within 2 % of its largest element (`torch` in the JSON is the largest difference).
+
+A file marked *q* is a quantised model. edgetrain trains the float model behind it, whose outputs differ from the
+quantised outputs by rounding.
 """
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    lines = ["# Which real ONNX files train", "", f"**{headline(rows)}.** Written by `python -m benchmarks.coverage`."]
+    lines = ["# Which real ONNX files train", "", _INTRODUCTION, "", f"**{headline(rows)}.**"]
     lines += [
         "",
         _LEGEND,

@@ -3,9 +3,9 @@
     python -m benchmarks.performance [--python-of ort=PYTHON] [--results DIR] [--rounds 15]
     python -m benchmarks.performance --results DIR --only-write
 
-Runs `benchmarks.step`, `kernels` and `start` one after the other; `--results` keeps what they wrote, `--only-write`
-makes the page of what is there. What is missing is listed before the first of them starts. Nothing else should run
-meanwhile.
+Runs `benchmarks.step`, `kernels` and `start` one after the other. `--results` keeps their results in a folder, and
+`--only-write` writes the page from that folder without measuring. It lists
+whatever is missing before it measures. Run nothing else on the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from benchmarks.step_models import SUBJECTS
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BENCHMARKS = ("step", "kernels", "start")
 
-# Why a peer is faster where it is, by a pattern over `MODEL:BATCH PEER` or `KERNEL SHAPE`; the first that fits counts.
-# An entry was measured, or counted from the shape: without one the page says that it is not explained yet.
-_SHORT_ROWS = "a row of 7 results fills less than half of a register of 16"
+# Why a peer is faster, by a pattern over `MODEL:BATCH PEER` or `KERNEL SHAPE`; the first pattern that matches counts.
+# A reason was measured, or follows from the shape. Without one the page says that the row is not explained yet.
+_SHORT_ROWS = "a row of 7 results fills less than half of a vector register of 16"
 REASONS: Reasons = (
-    ("gelu *", "PyTorch's formula is a cheaper one, and less exact below -2"),
-    ("convolution * 4x512x7² *", "Winograd's tiles of 2 x 2 cover 8 x 8 places of a map of 7 x 7"),
+    ("gelu *", "PyTorch uses a cheaper formula, which is less exact below -2"),
+    ("convolution * 4x512x7² *", "Winograd's tiles of 2 x 2 compute 8 x 8 results for a map of 7 x 7"),
     ("depthwise forward 8x672x14² *", _SHORT_ROWS),
     ("depthwise * 8x1152x7² *", _SHORT_ROWS),
     ("depthwise * 8x960x7² *", _SHORT_ROWS),

@@ -1,4 +1,4 @@
-"""The documents of the benchmarks as a page: means first, then every row, the slower ones with the reason."""
+"""Writes the results of the benchmarks as a page: means first, then every row, with a reason where a peer is faster."""
 
 from __future__ import annotations
 
@@ -10,49 +10,52 @@ from typing import Any
 from benchmarks.kernels import means
 
 UNKNOWN_REASON = "not explained yet"
-# What keeps a kernel from the peak, by the names of `Cost`; products are what it is there for.
+# What keeps a kernel from the peak, by the field names of `Cost`; `products` is useful work and not listed.
 _PARTS: Mapping[str, str] = {
-    "waste": "lanes and registers that tiles leave empty",
+    "waste": "unused vector lanes and registers",
     "copies": "copies",
     "stores": "stores of the result",
-    "starts": "starts of tiles",
-    "fetches": "lines from beyond the caches",
+    "starts": "starting tiles",
+    "fetches": "cache misses",
 }
 _WORTH_TELLING = 0.03
-ONE_CORE = "more threads of ours took as long as one here"
-FASTEST = "the fastest for each model"
+ONE_CORE = "edgetrain took as long as with one thread"
+FASTEST = "the fastest peer for each model"
 
 _NOTHING_GAINED = 0.8  # of one thread's time, or of that in turns
 
 Row = Mapping[str, Any]
-Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster where it fits
+Reasons = Sequence[tuple[str, str]]  # a pattern, and why peers are faster in rows that match it
 
 _STEPS = """\
-`python -m benchmarks.step --against all`. Every side trains all parameters of the same ONNX graph in float32 with SGD
-and momentum 0.9, ONNX Runtime without momentum, which it does not have; on the same batch, and their first losses agree
-to 1e-3. They take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster. Memory is how
-much a fresh process grows over three steps, weights included. "In half of it": a second program of ours, planned to
-recompute as much as it takes to stay within half of the memory of the most frugal peer; a dash where parameters and
-the largest kernel need more. GF/s count the products of the model, forward and
-backward, however they are computed."""
+`python -m benchmarks.step --against all` compares training steps.
+
+- Every side trains all parameters of the same ONNX graph in float32 on the same batch, with SGD and momentum 0.9. ONNX
+  Runtime trains without momentum, which it does not have. The first losses of all sides agree to 1e-3.
+- The sides take turns, each in a process of its own. A speedup above 1 means that edgetrain is faster.
+- Memory is how much a new process grows over three steps, weights included.
+- "In half of the memory" is a second program of edgetrain. Its plan recomputes until it stays within half of the memory
+  of the peer that uses least. A dash means that parameters and the largest kernel need more than that.
+- GF/s count the products of the model, forward and backward, whichever algorithm computes them."""
 _KERNELS = """\
-`python -m benchmarks.kernels`: single kernels against PyTorch, with no search, packing included on both sides."""
+`python -m benchmarks.kernels` compares single kernels with PyTorch's. The schedules come from the rules, without a
+search. Times include packing on both sides."""
 _START = """\
-`python -m benchmarks.start`: from the start of the process to the first loss, with an empty build cache and with a full
-one."""
+`python -m benchmarks.start` measures the time from the start of the process to the first loss: cold with an empty build
+cache, warm with a full one."""
 
 _STEP_TIMES = ("model", "batch", "threads", "peer", "step", "peer's step", "speedup")
 _STEP_MORE = (
-    *("memory", "peer's memory", "speedup in half of it", "memory then", "GF/s", "of the peak", "spread", "n"),
-    "note, and why where the peer is faster",
+    *("memory", "peer's memory", "speedup in half of the memory", "memory then", "GF/s", "of the peak", "spread", "n"),
+    "note, and the reason if the peer is faster",
 )
 _STEP_HEADER = (*_STEP_TIMES, *_STEP_MORE)
 _STEP_MEAN_HEADER = (
-    *("peer", "threads", "models", "mean speedup", "least", "memory, ours to the peer's"),
-    *("in half of the memory: models", "mean speedup"),
+    *("peer", "threads", "models", "mean speedup", "least", "memory relative to the peer"),
+    *("models in half of the memory", "mean speedup"),
 )
 _KERNEL_TIMES = ("kernel", "shape", "threads", "time", "PyTorch's", "speedup")
-_KERNEL_HEADER = (*_KERNEL_TIMES, "GF/s", "spread", "where PyTorch is faster")
+_KERNEL_HEADER = (*_KERNEL_TIMES, "GF/s", "spread", "reason if PyTorch is faster")
 _KERNEL_MEAN_HEADER = ("family", "threads", "shapes", "mean speedup", "least")
 _START_HEADER = ("model", "batch", "cold", "warm", "spread", "n")
 
@@ -86,11 +89,15 @@ def _introduction(document: Mapping[str, Any], rows: Sequence[Row], peaks: Seque
     peers = ", ".join(sorted({row["peer_version"] for row in rows if row["peer_version"] is not None}))
     peak = ", ".join(f"{row['gflops']:.0f} GF/s on {_threads(row['threads'])}" for row in peaks)
     return f"""\
-Written by `python -m benchmarks.performance`; slower rows are shown too. Times are medians; a spread is the width of
-the middle half as a share of the median, ours and the peer's.
+This page compares edgetrain's training steps and kernels with those of PyTorch, JAX and ONNX Runtime. It is for anyone
+who wants to know how fast edgetrain is and how much memory it uses. `python -m benchmarks.performance` wrote it. Rows
+in which edgetrain is slower are shown too.
+
+Times are medians. A spread is the width of the middle half as a share of the median, first edgetrain's, then the
+peer's.
 
 - Machine: {machine["cpu"]}, {machine["cores"]} cores, {machine["system"]}, Python {machine["python"]}
-- The peak is what fused multiply-adds reach (`python -m benchmarks.machine_peak`): {peak}
+- Peak: the speed of fused multiply-adds (`python -m benchmarks.machine_peak`): {peak}
 - Versions: {ours}
 - Peers: {peers}"""
 
@@ -190,12 +197,12 @@ def _start_line(row: Row) -> tuple[str, ...]:
 
 
 def _reason(what: str, row: Row, reasons: Reasons, single_s: float | None) -> str:
-    """Why the peer is faster; nothing where it is not. `single_s` is what ours takes on one thread."""
+    """Why the peer is faster; empty if it is not. `single_s` is edgetrain's time on one thread."""
     if row["speedup"] is None or row["speedup"] >= 1:
         return ""
     alone_s = row.get("alone_seconds")
     if alone_s is not None and alone_s <= _NOTHING_GAINED * row["seconds"]:
-        return f"in calls of our own one after another it takes {_seconds(alone_s)}"
+        return f"when it does not take turns with the peer, it takes {_seconds(alone_s)}"
     if row["threads"] > 1 and single_s is not None and row["seconds"] >= _NOTHING_GAINED * single_s:
         return ONE_CORE
     known = next((text for pattern, text in reasons if fnmatchcase(what, pattern)), None)
@@ -203,11 +210,11 @@ def _reason(what: str, row: Row, reasons: Reasons, single_s: float | None) -> st
 
 
 def _where_time_goes(shares: Mapping[str, float]) -> str:
-    """What keeps ours from the peak, by the model of its rule; empty where there is none, or it knows of nothing."""
+    """What keeps our kernel from the peak, by its rule's cost model; empty if there is no model or no large part."""
     found = [
         f"{share:.0%} {_PARTS[part]}" for part, share in shares.items() if part in _PARTS and share >= _WORTH_TELLING
     ]
-    return f"of our time, by the rule's model: {', '.join(found)}" if found else ""
+    return f"part of our time, by the rule's cost model: {', '.join(found)}" if found else ""
 
 
 def _seconds(value: float | None) -> str:

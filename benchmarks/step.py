@@ -56,7 +56,7 @@ from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak
 PEERS = ("torch", "torch-compile", "jax", "ort")
 LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step
 OURS, HALF = "ours", "ours, in half of the memory"
-NOTES = {"ort": "plain SGD: it has no momentum"}
+NOTES = {"ort": "SGD without momentum, which it does not have"}
 _WARM_UP = 2
 _TURN_S = 0.05  # a turn of small steps is this long at least
 _REST_S = 0.1  # before a turn on several threads: those of ONNX Runtime look for work this long, and keep a core busy

@@ -93,14 +93,14 @@ def test_threads_that_brought_nothing_are_the_reason_themselves() -> None:
 def test_a_slower_kernel_tells_where_its_time_goes_but_for_crumbs() -> None:
     shares = {"products": 0.7, "waste": 0.18, "copies": 0.11, "stores": 0.01, "starts": 0.0, "fetches": 0.0}
     (line,) = [cells for cells in shown(kernel=KERNEL | {"time_goes_to": shares}) if cells[1] == "8x8x8"]
-    said = "of our time, by the rule's model: 18% lanes and registers that tiles leave empty, 11% copies"
+    said = "part of our time, by the rule's cost model: 18% unused vector lanes and registers, 11% copies"
     assert line[-1] == said
 
 
 def test_a_kernel_that_is_much_faster_by_itself_says_so() -> None:
     slow = KERNEL | {"alone_seconds": 0.5 * KERNEL["seconds"]}
     (line,) = [cells for cells in shown(kernel=slow) if cells[1] == "8x8x8"]
-    assert line[-1].startswith("in calls of our own one after another it takes ")
+    assert line[-1].startswith("when it does not take turns with the peer, it takes ")
 
 
 def test_a_slower_peer_needs_no_reason() -> None:
