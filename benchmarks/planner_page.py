@@ -1,8 +1,8 @@
-"""What `benchmarks/planner.py` wrote, as a page of tables and its pictures.
+"""Writes the results of `benchmarks/planner.py` as a page of tables and pictures.
 
     python -m benchmarks.planner_page planner.json docs
 
-Writes `planner-results.md` and the pictures of `planner_pictures.py`. Every figure on the page is from that one file.
+Writes `planner-results.md` and the pictures of `planner_pictures.py`. All numbers on the page come from that one file.
 """
 
 from __future__ import annotations
@@ -28,30 +28,37 @@ _NAMES = {
 _EQUAL = 1e-8  # relative: what solvers round by
 _SWEPT = ("greedy", "milp", "checkmate", "capuchin", "sqrt-n", "swap-all")
 
+_PURPOSE = """\
+This page shows how good the planner's plans are, how long planning takes, and how closely real steps follow the
+prediction. It is for anyone who wants to judge the planner. One run of `python -m benchmarks.planner` measured all
+numbers."""
 _MODELS = """\
-EfficientNet-Lite0 and ResNet-18, batch 4 at 224 × 224, SGD with momentum; MiniLM-L6, batch 16 of 128 words, AdamW. The
-budget is a share of what keeping everything takes. Costs are measured: each kernel in its program, and the disk. One
-thread, steps in turns with a program that keeps everything; "spread" is the middle half of the planned program's steps
-as a share of their median. Where no row says "recompute", parameters and state alone are larger than the budget."""
+The models are EfficientNet-Lite0 and ResNet-18 with batch 4 at 224 × 224 and SGD with momentum, and MiniLM-L6 with
+batch 16 of 128 words and AdamW. The budget is a share of the memory that keeping everything takes. The costs are
+measured: each kernel in its program, and the disk. Programs run on one thread, and their steps take turns with those of
+a program that keeps everything. "Predicted" and "measured" are slowdowns relative to that program. "Spread" is the
+middle half of the planned program's steps as a share of their median. "Method" says whether the plan can only
+recompute, or also page. There is no row with "recompute" if parameters and state alone are larger than the budget."""
 _PAGING = """\
-The same plan, kernels and storage (a file in memory behind a throttle), with the pager's thread and without, in turns.
-Both compute the same parameters, bit for bit. The thread needs a processor of its own."""
+The same plan and kernels run with the pager's thread ("overlapped") and without it ("synchronous"), in turns. The
+storage is a file in memory behind a throttle. Both compute the same parameters, bit for bit. The thread needs a
+processor of its own."""
 _SWEEP = """\
-A residual network on a board with an SD card, modelled: how many times longer a step takes than with all memory. Five
-seconds for the exact solvers; a dash means that the solver has no plan of that size."""
+The table shows how many times longer a step takes than with all memory, for a residual network on a board with an SD
+card. Times are modelled. The exact solvers have five seconds. A dash means that the solver has no plan of that size."""
 _REPEATS = """\
-Networks of equal blocks with the host's costs, the exact solver with and without a start from one block's answer
-([why and how](adr/0018-repeated-blocks-are-decided-once.md))."""
+The exact solver plans networks of equal blocks with the host's costs. It runs twice: with a first search in which all
+equal blocks share one decision, and without it ([why and how](adr/0018-repeated-blocks-are-decided-once.md))."""
 
 
 def page(result: Mapping[str, Any]) -> str:
     parts = [
-        "# What the planner does: results",
+        "# Results of the planner",
         _introduction(result),
         "## Published instances",
-        _table(("instance", "cases", "against the best known", "longest"), _published(result["published"])),
+        _table(("instance", "cases", "compared with the best known", "longest time"), _published(result["published"])),
         "![seconds and distance from the best known for every published case](planner-published.svg)",
-        "## Against brute force",
+        "## Comparison with brute force",
         _references(result),
         "## A thousand ops",
         _table(("network", "ops", "memory", "planned in", "slowdown", "gap"), map(_graph, result["graphs"])),
@@ -60,8 +67,8 @@ def page(result: Mapping[str, Any]) -> str:
         _table(("model", "keep-all", "parameters and state", "disk reads", "writes", "latency"), _sizes(result)),
         _table(
             (
-                *("model", "memory", "way", "planned in", "arena over budget", "fragmentation", "stored", "predicted"),
-                *("measured", "spread", "n"),
+                *("model", "memory", "method", "planned in", "arena over budget", "fragmentation", "stored"),
+                *("predicted", "measured", "spread", "n"),
             ),
             map(_model, result["models"]),
         ),
@@ -69,18 +76,24 @@ def page(result: Mapping[str, Any]) -> str:
         "## Paging beside compute",
         _PAGING,
         _table(
-            ("model", "arena, of keep-all", "transfers, of a step", "synchronous", "overlapped", "ratio", "n"),
+            (
+                *("model", "arena, share of keep-all", "transfers, share of a step", "synchronous", "overlapped"),
+                *("ratio", "n"),
+            ),
             map(_paging, result["paging"]),
         ),
         "## What less memory costs",
         _SWEEP,
         _table(("memory for temporaries", *_SWEPT), _sweep(result["sweep"])),
         "![slowdown over memory, by solver](planner-memory.svg)",
-        "All solvers on a smaller network, side by side:",
+        "All solvers on a smaller network:",
         _table(("memory", "solver", "slowdown", "joules", "seconds"), map(_side_by_side, result["side_by_side"])),
         "## Equal blocks",
         _REPEATS,
-        _table(("network", "ops", "memory", "decided once first", "slowdown", "gap"), map(_repeats, result["repeats"])),
+        _table(
+            ("network", "ops", "memory", "blocks decided once first", "slowdown", "gap"),
+            map(_repeats, result["repeats"]),
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -88,14 +101,17 @@ def page(result: Mapping[str, Any]) -> str:
 def _introduction(result: Mapping[str, Any]) -> str:
     machine, versions = result["machine"], result["versions"]
     broken = result["broken"]
-    verdict = "Everything that was promised holds." if not broken else "What was promised and does not hold:"
+    verdict = "All promises of the planner hold." if not broken else "These promises of the planner do not hold:"
     lines = [
-        f"Written by one run of `python -m benchmarks.planner` on {machine['cores']} cores of an {machine['cpu']} "
-        f"({machine['system']}, Python {machine['python']}), one thread; "
-        + ", ".join(f"{name} {version}" for name, version in versions.items())
-        + f"; load {result['load_at_start'][0]:.1f} at the start and {result['load_at_end'][0]:.1f} at the end. "
-        f"{verdict}",
-        *(f"- {sentence}" for sentence in broken),
+        _PURPOSE,
+        "",
+        f"- Machine: {machine['cores']} cores of an {machine['cpu']}, {machine['system']}, Python {machine['python']}, "
+        "one thread",
+        f"- Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}",
+        f"- Load: {result['load_at_start'][0]:.1f} at the start and {result['load_at_end'][0]:.1f} at the end",
+        "",
+        verdict,
+        *(["", *(f"- {sentence}" for sentence in broken)] if broken else []),
     ]
     return "\n".join(lines)
 
@@ -124,9 +140,10 @@ def _against_best(cases: Sequence[Row]) -> str:
 def _references(result: Mapping[str, Any]) -> str:
     (graphs,), (placements,) = result["brute_force"], result["two_devices"]
     return (
-        f"{graphs['instances']:,} random graphs, {graphs['infeasible']} of them without a plan: "
-        f"{len(graphs['differing'])} answers differ. {placements['instances']} random placements on two devices, "
-        f"{placements['infeasible']} of them without one: {len(placements['differing'])} differ."
+        f"The planner and brute force solved {graphs['instances']:,} random graphs, of which {graphs['infeasible']} "
+        f"have no plan: {len(graphs['differing'])} answers differ. They also solved {placements['instances']} random "
+        f"placements on two devices, of which {placements['infeasible']} have no solution: "
+        f"{len(placements['differing'])} answers differ."
     )
 
 
@@ -151,7 +168,7 @@ def _sizes(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 def _model(row: Row) -> tuple[str, ...]:
     name = (row["model"], f"{row['share']:.0%}", row["way"], f"{row['planning_s']:.1f} s")
     if not row["feasible"]:
-        return (*name, "no plan: an op and its operands need more", *[""] * 6)
+        return (*name, "no plan: an op and its operands need more memory", *[""] * 6)
     return (
         *name,
         f"{row['measured_over_budget']:.3f}",
