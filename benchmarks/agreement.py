@@ -1,13 +1,15 @@
-"""How far ten steps of a compiled program are from PyTorch in float64: losses, every parameter, every update.
+"""Compares ten steps of a compiled program with PyTorch in float64: losses, every parameter, every update.
 
     python -m benchmarks.agreement [--json FILE] [--seeds N]          small models with the structure of real ones
     python -m benchmarks.agreement --real [--only NAME] [--json FILE]  models of their real depth and width
 
-Differences are relative to the largest magnitude in the tensor; an update's counts beyond what rounding the stored
-value once a step explains, so 0 means: nothing but rounding. The same table holds float32 PyTorch's own distance from
-float64: what rounding alone does to this training. `flipped` counts the units that lie within rounding of a kink of
-ReLU, Clip or MaxPool and that the reference has to put on the other side of it to agree; `kink_loss`, `kink_value` and
-`kink_update` are the differences from that reference.
+Differences are relative to the largest magnitude in the tensor. Of an update's difference, only the part counts that
+rounding the stored value once a step does not explain: 0 means that there is nothing but rounding. The table also shows
+the distance of float32 PyTorch from float64 PyTorch, which is the effect of rounding alone on the same training.
+
+`flipped` counts units whose input is within rounding of a kink of ReLU, Clip or MaxPool, and which the reference has to
+move to the other side of the kink to agree. `kink_loss`, `kink_value` and `kink_update` are the differences from that
+reference.
 Needs `pip install torch==2.13.0`.
 """
 

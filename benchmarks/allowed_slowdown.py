@@ -1,10 +1,11 @@
-"""What a plan without a budget saves and costs: seconds and memory of a step against one that keeps everything.
+"""Measures what a plan without a budget saves and costs: time and memory of a step, relative to keeping everything.
 
     python -m benchmarks.allowed_slowdown [--models resnet-18:4,...] [--threads 1,2]
         [--shares 0.02,0.05,0.1] [--json [FILE]]
 
-For each share of a step's modelled time that may be spent on recomputing, `fit`'s own among them, the plan is compiled
-and run in turns with the one that keeps everything. `planned_slowdown` is the model's, `slowdown` was measured.
+A share is the part of a step's modelled time that recomputing may cost; the default of `fit` is one of them. For each
+share, the plan is compiled and run in turns with the plan that keeps everything. `planned_slowdown` is modelled,
+`slowdown` is measured.
 """
 
 from __future__ import annotations

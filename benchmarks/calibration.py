@@ -1,9 +1,9 @@
-"""Planned against measured seconds of a step, before and after `edgetrain targets calibrate`.
+"""Compares planned with measured seconds of a step, before and after `edgetrain targets calibrate`.
 
     python -m benchmarks.calibration [--rounds 5] [--out calibration.json]
 
-Each round calibrates anew. The ratio planned / measured of each program is given as a median with its range: the rates
-are fitted to three of the programs; the fourth shows what they are worth for one they have not seen.
+Each round calibrates again. The ratio planned / measured of each program is printed as a median with its range. The
+rates are fitted to three of the programs. The fourth shows how well they predict a program that was not used.
 """
 
 from __future__ import annotations

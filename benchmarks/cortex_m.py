@@ -1,9 +1,9 @@
-"""Instructions of a training step on an emulated Cortex-M: kernels as they are scheduled, beside unscheduled ones.
+"""Counts the instructions of a training step on an emulated Cortex-M, with scheduled and with unscheduled kernels.
 
     python -m benchmarks.cortex_m [--targets cortex-m4,cortex-m7] [--model digits-cnn] [--batch 4] [--json FILE]
 
-Both programs are planned without a limit, linked as firmware and run on the same batch in qemu-system-arm, which counts
-every instruction: the numbers are exact, and the same on any machine. They are no times. Losses must agree.
+Both programs are planned without a limit, linked as firmware, and run on the same batch in qemu-system-arm, which
+counts every instruction. The counts are exact and the same on any machine. They are not times. The losses must agree.
 
 Needs qemu-system-arm (Debian: `apt-get install qemu-system-arm`).
 """

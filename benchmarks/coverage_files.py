@@ -1,6 +1,6 @@
-"""Real ONNX files that ship inside public packages: what `coverage.py` checks.
+"""Lists real ONNX files inside public packages, which `coverage.py` checks.
 
-Found by looking into packages that name onnxruntime as a dependency. A file that several packages ship is listed once.
+They were found in packages that have onnxruntime as a dependency. A file that several packages ship is listed once.
 """
 
 from __future__ import annotations

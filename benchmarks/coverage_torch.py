@@ -1,4 +1,4 @@
-"""Gradients of a real ONNX file against PyTorch in float64, for files whose finite differences leave it open."""
+"""Compares the gradients of a real ONNX file with PyTorch in float64, where finite differences could not decide."""
 
 from __future__ import annotations
 

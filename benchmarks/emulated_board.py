@@ -1,4 +1,4 @@
-"""A Cortex-M board without an operating system, emulated: how firmware is linked for it and run on it."""
+"""An emulated Cortex-M board without an operating system: links firmware for it and runs it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.fuzz_importer --count 5000 [--first 0]
 
-Runs in processes of a few hundred files each, so that a crash of native code is found and named, not suffered.
+Each process imports a few hundred files. If native code crashes, the process ends, and the file is found and named.
 """
 
 from __future__ import annotations

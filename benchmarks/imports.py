@@ -1,10 +1,10 @@
-"""Seconds to import MiniLM and to differentiate it, at its own depth and deeper: nothing may outgrow the graph.
+"""Measures the seconds to import and to differentiate MiniLM, at its own depth and deeper.
 
     python -m benchmarks.imports [--json FILE] [--rounds N] [--depths 3,6,12,24]
 
-The model has MiniLM-L6's sizes and random weights, so that nothing needs to be installed; depth 6 is MiniLM-L6. Seconds
-are those of one process's processor time: other work on the machine counts little. TVM is loaded before the clock
-starts. Depths take turns, and each row has the median of the rounds.
+The time must not grow faster than the graph. The model has MiniLM-L6's sizes and random weights, so nothing needs to be
+installed; depth 6 is MiniLM-L6. Seconds are processor time of one process, so other work on the machine matters little.
+TVM is loaded before the clock starts. Depths take turns, and each row has the median of the rounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernels that `benchmarks/kernels.py` times: shapes, what computes them here, and what does in PyTorch."""
+"""The kernels that `benchmarks/kernels.py` times: shapes, and what computes them here and in PyTorch."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Seconds of single kernels against PyTorch: products, convolutions and pools with their gradients, rows, elements.
+"""Compares single kernels with PyTorch: products, convolutions, pooling, their gradients, softmax, elementwise kernels.
 
     python -m benchmarks.kernels [--json [FILE]] [--families depthwise,...] [--threads 1,2] [--rounds 15]
 
-Shapes are those of ResNet-18, MobileNetV2, EfficientNet-Lite0 and MiniLM-L6. Our kernels are scheduled by the rules
-with no search and compiled as for a program: plain C functions on the runtime's own threads, their scratch passed in.
-All packing is counted, on both sides. Both compute float32 on the same data, take turns, and must agree before they
-are timed; a speedup below 1 means that PyTorch is faster. `alone_seconds` is ours without turns. `time_goes_to` says
-what of our own time goes where, by the model that chose the kernel's blocking. Needs `pip install torch==2.13.0`.
+The shapes are those of ResNet-18, MobileNetV2, EfficientNet-Lite0 and MiniLM-L6. Our kernels are scheduled by the rules
+without a search and compiled as in a program: plain C functions on the runtime's own threads, with scratch passed in.
+Times include all packing, on both sides. Both sides compute float32 on the same data and take turns. Their results must
+agree before they are timed. A speedup below 1 means that PyTorch is faster.
+
+`alone_seconds` is our time without turns. `time_goes_to` divides our time into parts, by the cost model that chose the
+kernel's blocking. Needs `pip install torch==2.13.0`.
 """
 
 from __future__ import annotations

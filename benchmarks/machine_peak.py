@@ -1,9 +1,9 @@
-"""The most arithmetic that this machine does: fused multiply-adds on registers, nothing read or written.
+"""Measures the peak arithmetic of this machine: fused multiply-adds on registers, without reading or writing memory.
 
     python -m benchmarks.machine_peak [--json FILE] [--threads 1,2]
 
-Independent chains, long enough to hide each other's latency, in vectors of 16, 32 and 64 bytes; the best of them. A
-peak is the best of some short runs: whatever else the machine does can only lower it.
+It runs independent chains of operations, enough to hide their latency, in vectors of 16, 32 and 64 bytes. The result is
+the best of them over some short runs, because other work on the machine can only lower it.
 """
 
 from __future__ import annotations

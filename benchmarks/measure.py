@@ -1,6 +1,6 @@
-"""What every benchmark shares: programs built once, medians with their spread, the machine, a table, JSON.
+"""What all benchmarks share: programs that are built once, medians with spread, the machine, tables, JSON.
 
-Two things that are compared are timed in turns (one step of this, one of that), so that both meet the same load.
+Two things that are compared are timed in turns (one step of this, one of that), so that both run under the same load.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Planned against measured memory, and what a tight budget costs in time.
+"""Compares planned with measured memory, and measures what a tight budget costs in time.
 
     python -m benchmarks.memory [--json FILE] [--models digits-cnn-bn,...]
 
-For each model and budget: the peak the planner promised, the bytes of the arena that were touched, how much the
-process grew, and the time of a step against keeping everything, timed in turns. Each row is measured in a process of
-its own. Ends with an error when a promise is broken: measured ≤ planned ≤ budget, and the process grows by what was
-planned for it (arena, code, stacks) within 10 %.
+For each model and budget a row has the planned peak, the bytes of the arena that were touched, how much the process
+grew, and the time of a step relative to keeping everything, timed in turns. Each row is measured in its own process.
+The benchmark ends with an error if a promise does not hold: measured ≤ planned ≤ budget, and the process grows by what
+was planned for it (arena, code, stacks) within 10 %.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
-"""Paging that overlaps with compute, against the same plan executed synchronously on the same storage.
+"""Compares paging that overlaps with compute with the same plan executed synchronously, on the same storage.
 
     python -m benchmarks.paging [--json FILE] [--rounds N] [--pages DIR]
 
-The plan is the default solver's, inside a share of keep-all's memory, for storage so fast that paging is worth it: it
-moves the temporaries of keep-all once in a given part of the time of a step. It is linked twice, with the same driver
-and the same kernels: once with the pager's own thread, once without threads, where a transfer is done when it is
-started. Both compute with one thread. Storage is a page file in memory (`--pages`, /dev/shm where it is there) behind
-the runtime's throttle (`edge_page_throttle`), set to the same part of the measured time of a step: a transfer takes
-at least its bytes divided by the rate, slept away, so it costs no CPU, as with DMA. Steps are timed in turns.
+The plan comes from the default solver, for a share of keep-all's memory. It is made for storage so fast that paging
+pays: this storage moves the temporaries of keep-all once in a given part of the time of a step. The plan is linked
+twice, with the same driver and kernels: with the pager's own thread, and without threads, where a transfer is complete
+when the call returns. Both compute with one thread.
 
-For each row: the medians, the ratio synchronous / overlapped with the spread of both, and `hidden`: how much of the
-transfers' time the overlapped step did not wait for. Ends with an error when overlapping is not faster, or the
-parameters of the two differ in a bit. Where the solver would rather recompute there is no row.
+The storage is a page file in memory (`--pages`; /dev/shm if it exists) behind the runtime's throttle
+(`edge_page_throttle`), which is set to the same part of the measured time of a step. A transfer takes at least its
+bytes divided by the rate. It sleeps for that time, so it costs no CPU, as with DMA. Steps are timed in turns.
+
+Each row has the medians, the ratio synchronous / overlapped with the spread of both, and `hidden`: the part of the
+transfers' time that the overlapped step did not wait for. There is no row if the solver prefers to recompute. The
+benchmark ends with an error if overlapping is not faster, or if the parameters of the two differ in a bit.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The planner's numbers in one run: published instances, brute force, a thousand ops, real models, all solvers, paging.
+"""Measures the planner in one run: published instances, brute force, a thousand ops, real models, all solvers, paging.
 
     python -m benchmarks.planner --cases DIR --output planner.json
 
-`--cases` is a folder of `edgetrain.plan-instance/1` files with the best answers known. Real models (`--models`) are
-planned to 50 % and 30 % of the memory that keeping everything takes, parameters and state included, and run. `--graph`
-takes graphs as `edgetrain fit --dump` writes them; each is planned to the same shares of its temporaries. One thread.
-Ends with what was promised and does not hold, and then with exit code 1.
+`--cases` is a folder of `edgetrain.plan-instance/1` files with the best known answers. Real models (`--models`) are
+planned for 50 % and 30 % of the memory that keeping everything takes, parameters and state included, and run. `--graph`
+takes graphs that `edgetrain fit --dump` wrote; each is planned for the same shares of its temporaries. Everything runs
+on one thread. The benchmark ends with the promises that do not hold, and then with exit code 1.
 `python -m benchmarks.planner_page planner.json docs` makes a page of the result.
 """
 

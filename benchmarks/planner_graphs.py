@@ -1,4 +1,4 @@
-"""Made-up networks for the planner's benchmark: any number of layers, with residuals, random sizes or equal blocks."""
+"""Synthetic networks for the planner's benchmark, of any depth, with residuals, random sizes or equal blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Real models under the planner: planned to shares of their own memory, run, and timed against the prediction.
+"""Plans real models for shares of their own memory, runs them, and compares their time with the prediction.
 
-Used by `benchmarks/planner.py`. Costs are measured: each kernel's seconds from a profiling run of the program that
-keeps everything, the disk's rates from reading and writing a file past the page cache.
+Used by `benchmarks/planner.py`. The costs are measured: the seconds of each kernel in a profiling run of the program
+that keeps everything, and the rates of the disk by reading and writing a file past the page cache.
 """
 
 from __future__ import annotations

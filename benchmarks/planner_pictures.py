@@ -1,5 +1,5 @@
-"""Pictures of what `benchmarks/planner.py` wrote: what less memory costs by solver, predicted and measured slowdown of
-real models, and how long each published case took and how far it is from the best known.
+"""Draws the results of `benchmarks/planner.py`: what less memory costs by solver, the predicted and measured slowdown
+of real models, and for each published case its solving time and its distance from the best known answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random planning problems that are small enough for brute force: how many answers of the exact planner differ.
+"""Compares the exact planner with brute force on small random planning problems, and counts the answers that differ.
 
 Used by `benchmarks/planner.py`.
 """

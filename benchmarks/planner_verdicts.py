@@ -1,4 +1,4 @@
-"""What is promised of the planner, against what `benchmarks/planner.py` measured."""
+"""Checks the results of `benchmarks/planner.py` against what is promised of the planner."""
 
 from __future__ import annotations
 

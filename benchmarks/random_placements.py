@@ -1,4 +1,4 @@
-"""Placement problems small enough for brute force."""
+"""Random placement problems that are small enough for brute force."""
 
 from __future__ import annotations
 

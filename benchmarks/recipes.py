@@ -1,9 +1,10 @@
-"""What every recipe reaches with several seeds, beside what its file promises.
+"""Runs every recipe with several seeds, and compares the result with what its file promises.
 
     python -m benchmarks.recipes [--json FILE] [--seeds N] [--only NAME]
 
-Each recipe is run as it is; `train.seed` decides the order of the batches and the weights of a new head, not the parts
-of the data. A recipe whose data or weights are not installed is left out, with the command that installs them.
+Each recipe runs unchanged. `train.seed` decides the order of the batches and the weights of a new head, not the split
+of the data. If a recipe's data or weights are not installed, it is skipped, and the command that installs them is
+printed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Does a refactoring generate the same code? Records hashes of kernels, plans, drivers and trained bits; compares two.
+"""Shows whether a refactoring still generates the same code: records hashes, and compares two records.
 
     python -m benchmarks.replay record before.json    # in the old tree
     python -m benchmarks.replay record after.json     # in the new one, on the same machine
     python -m benchmarks.replay compare before.json after.json
 
-Every recipe and every model of `benchmarks.step` is compiled for this host and for two other targets, from an empty
-build cache, with the schedules of the rules and of the shipped seed. For each target the plan without a budget and
-plans into shares of its memory are recorded, with the drivers emitted from them; where no plan fits, the smallest
-budget that the error names. A few short runs record the hash of the trained parameters. `compare` exits with 1 and
-names each difference where there is one.
+Hashes are of kernels, plans, drivers and trained parameters. Every recipe and every model of `benchmarks.step` is
+compiled for this host and for two other targets, from an empty build cache, with the schedules of the rules and of the
+shipped seed. For each target the record has the plan without a budget, plans for shares of its memory, and the drivers
+emitted from them. Where no plan fits, it has the smallest budget that the error names. A few short runs record the hash
+of the trained parameters. `compare` names each difference, and exits with 1 if there is one.
 """
 
 from __future__ import annotations

@@ -2,16 +2,18 @@
 
     python -m benchmarks.seed [RECIPE ...] [--minutes M] [--cores N,N] [--output DIR]
 
-To make it again, which a new RULES_VERSION or TVM needs, on a quiet machine:
+Make it again after a new RULES_VERSION or a new TVM, on a quiet machine:
 
     python -m benchmarks.seed --output tuner/edgetrain_tuner/seed
 
-Each recipe's step is tuned as `edgetrain tune` does, with nothing known before, once for each number of cores, to which
-the process is then bound. What is kept has won by 1.05 three times, each time in turns with the rule's schedule: in the
-search, in the real step, and in another race afterwards. Where the whole step became no faster nothing is kept: the
-machine was busy. Of an entry's measurements the least hopeful remains, without the machine's id. A recipe's file is
-replaced, with no line where nothing won; one whose model cannot be built here is left out, and its file stays. Data is
-not needed: steps run on made-up numbers.
+Each recipe's step is tuned as `edgetrain tune` does, from an empty cache, once for each number of cores. The process is
+bound to that many cores. A schedule is kept only if it was 1.05 times as fast as the rule's in three comparisons, each
+timed in turns: in the search, in the real step, and in another comparison afterwards. If the whole step became no
+faster, nothing is kept, because the machine was busy. Of an entry's measurements only the one with the smallest gain is
+kept, without the machine's id.
+
+The file of each recipe is replaced; it is empty if no schedule won. If a recipe's model cannot be built here, the
+recipe is skipped and its file stays. No data is needed: steps run on made-up numbers.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def winners(
 
 
 def reduced(entry: Entry, recipe: str) -> Entry:
-    """The entry with its least hopeful measurement alone, and of its origin the recipe and the tool."""
+    """The entry with only its measurement of the smallest gain; of its origin only the recipe and the tool."""
     least = min(entry.measurements, key=lambda measurement: (measurement.speedup, measurement.order))
     return dataclasses.replace(
         entry,

@@ -1,8 +1,9 @@
-"""Time from nothing to the first step's loss: cold (empty build cache) and warm, each in a process of its own.
+"""Measures the time to the first step's loss: cold (empty build cache) and warm, each in its own process.
 
     python -m benchmarks.start [--json FILE] [--models small-cnn,...] [--rounds N]
 
-From the start of the process: Python's imports, the model's import, planning, kernels, linking and the step itself.
+The time begins with the start of the process. It includes Python's imports, the model's import, planning, kernels,
+linking and the step itself.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""Seconds and memory of one training step against PyTorch, JAX and ONNX Runtime, on the same ONNX graph.
+"""Compares time and memory of one training step with PyTorch, JAX and ONNX Runtime, on the same ONNX graph.
 
     python -m benchmarks.step [--against torch|torch-compile|jax|ort|all] [--models resnet-18,mlp:32] [--threads 1,2]
                               [--json [FILE]] [--python-of ort=PYTHON]
     python -m benchmarks.step --profile [--models ...] [--threads 2]
 
-All sides train every parameter in float32 with SGD and momentum (ONNX Runtime has none) on the same batch, and their
-first losses must agree.
-They take turns, each in a process of its own, on several threads after a rest; a speedup below 1 means that the peer is
-faster. Memory is how much a fresh process grows over three steps, weights included; on a peer's side after a step that
-does not count, so that loading and compiling are not held against it. `gflops` are those of the model's products,
-however they are computed, `share_of_peak` is of what this machine's fused multiply-adds reach on as many threads.
-`half_*` are of a second program of ours, planned to recompute as much as it takes to stay within half of the memory of
-the most frugal peer that can train the model; empty where no plan is that small.
+All sides train every parameter in float32 with SGD and momentum (ONNX Runtime has none) on the same batch. Their first
+losses must agree. They take turns, each in its own process; with several threads, each turn begins after a pause. A
+speedup below 1 means that the peer is faster.
 
-A peer that lives in another environment is named by its interpreter; see `benchmarks/peers/README.md`.
-`--profile` shows instead where the seconds of our own step go, kernel by kernel.
+Memory is how much a new process grows over three steps, weights included. A peer first takes a step that does not
+count, so that loading and compiling are not included. `gflops` counts the model's products, whichever algorithm
+computes them. `share_of_peak` is relative to this machine's fused multiply-adds on as many threads. `half_*` belongs to
+a second program of ours. Its plan recomputes until it stays within half of the memory of the peer that uses least, of
+those that can train the model. It is empty if no plan is that small.
+
+A peer in another environment is named by its interpreter; see `benchmarks/peers/README.md`.
+`--profile` shows instead where the time of our own step goes, kernel by kernel.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def measure(trial: Trial, threads: int, peers: Sequence[str], rounds: int, pytho
 
 
 def _half(trial: Trial, peak_bytes: int | None, peers_bytes: Sequence[int]) -> int | None:
-    """The budget that keeps our process within half of what the most frugal peer takes; None if no plan does."""
+    """The budget that keeps our process within half of the memory of the peer that uses least; None if no plan does."""
     if peak_bytes is None or not peers_bytes:
         return None
     plan = trial.prepared.plan()

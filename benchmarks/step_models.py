@@ -1,6 +1,6 @@
 """The models whose training steps are timed, as ONNX files, with the data that every side gets.
 
-Weights that no package carries are drawn: arithmetic and memory are those of the trained model.
+Weights that no package provides are random: arithmetic and memory are those of the trained model.
 """
 
 from __future__ import annotations

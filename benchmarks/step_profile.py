@@ -1,9 +1,9 @@
-"""Where the seconds of our training step go, kernel by kernel.
+"""Shows where the time of our training step goes, kernel by kernel.
 
-A kernel's seconds are the median over some steps of a program that counts them, with the step's own data and threads.
-Calls of the same kernel on the same shapes are one row, which names the first of them. Arithmetic is what the kernel
-was asked for, bytes what it reads and writes at least once, scratch included: GF/s far below the machine's peak at GB/s
-far below memory's is a kernel that could be faster.
+The time of a kernel is the median over some steps of a program that counts it, with the step's own data and threads.
+Calls of the same kernel on the same shapes share one row, which names the first of them. Arithmetic is what the kernel
+has to compute. Bytes are what it reads and writes at least once, scratch included. A kernel with GF/s far below the
+machine's peak and GB/s far below the memory's rate could be faster.
 """
 
 from __future__ import annotations

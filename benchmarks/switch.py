@@ -1,12 +1,13 @@
-"""What it takes to go over to another plan between two steps, and what comes back.
+"""Measures a switch to another plan between two steps: how long it takes, and how much memory it returns.
 
     python -m benchmarks.switch [--json FILE] [--rounds N]
 
-For each model: a program that keeps everything and the smallest plan, switched to and fro in one process, each time
-after a step. Seconds of the switch down and up beside the seconds of a step; the arena that was resident before and
-after, and the resident memory of the whole process, as the system counts both, after a step under each plan. Ends with
-an error when the smaller plan measures more than was planned, the process does not shrink by what the arena did
-(within 5 %), or the parameters differ in a bit from those of a run that kept its plan.
+For each model, one process switches between a program that keeps everything and the smallest plan, after each step. A
+row has the seconds of the switch in both directions beside the seconds of a step. It also has the resident arena and
+the resident memory of the whole process, as the system counts both, after a step under each plan.
+
+The benchmark ends with an error in three cases: the smaller plan uses more memory than planned, the process does not
+shrink by as much as the arena (within 5 %), or the parameters differ in a bit from those of a run that kept its plan.
 """
 
 from __future__ import annotations

@@ -1,20 +1,26 @@
-"""What a schedule that was found for another shape is worth: with no trial, with 8, with 24, against a deep search.
+"""Measures what a schedule from another shape is worth: without a trial, after 8 and 24 trials, against a long search.
 
     python -m benchmarks.transfer [--json FILE] [--kernels all] [--donors 2] [--donor-trials 12] [--long 48]
                                   [--deep 48] [--rounds 40]
     python -m benchmarks.transfer --networks all [--network-trials 48]
 
-For each family of kernels (a product, a convolution, its gradients, the same over single channels) one shape is the
-receiver and the nearest others are donors, which are tuned first. Then the receiver gets what `fit` would take untried
-(the nearest donor's schedule if that is near enough and brought enough, else the rule's), the best of 8 and of 24
-trials that begin with the donors, and, with no donor, what the rules propose, what our own search finds in `--long`
-trials and TVM's MetaSchedule in `--deep`. The faster of these two is what shares are of. All of them are timed again at
-the end, in turns, as often as each other: only those times count, the quickest of each. One thread on every side; every
-candidate, MetaSchedule's too, is built, checked and timed by the process that `edgetrain tune` uses. MetaSchedule
-learns where xgboost is installed (`pip install 'edgetrain[deep]'`), and draws at random elsewhere.
+The families of kernels are a product, a convolution, its gradients, and the same for depthwise convolutions. In each
+family one shape is the receiver. The nearest other shapes are donors, which are tuned first. The receiver then gets
 
-`search ratio` is the time that MetaSchedule took to its own best speed over what the transferred search took to the
-same; at least the time of compiling one kernel, which is what the rule's own schedule takes.
+- what `fit` would use without a trial: the nearest donor's schedule if it is near enough and gained enough, otherwise
+  the rule's;
+- the best of 8 and of 24 trials that begin with the donors' schedules;
+- without a donor: what the rules propose, what our own search finds in `--long` trials, and what TVM's MetaSchedule
+  finds in `--deep` trials. The faster of these two searches is the best that shares refer to.
+
+At the end all of them are timed again in turns, equally often. For each of them the quickest of these times counts.
+Everything runs on one thread. Every candidate, MetaSchedule's too, is built, verified and timed by the
+process that `edgetrain tune` uses. MetaSchedule learns if xgboost is installed (`pip install 'edgetrain[deep]'`), and
+otherwise draws at random.
+
+`search ratio` is the time in which MetaSchedule reached its own best speed, divided by the time in which the
+transferred search reached the same speed. The latter is at least the time to compile one kernel, which is what the
+rule's own schedule takes.
 
 With `--networks`, whole networks borrow from each other: see `benchmarks/transfer_networks.py`.
 """

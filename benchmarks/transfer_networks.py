@@ -1,12 +1,13 @@
-"""Transfer-tuning between networks, the setting of Gibson and Cano (2022): `benchmarks.transfer --networks all`.
+"""Transfer-tuning between networks, the experiment of Gibson and Cano (2022): `benchmarks.transfer --networks all`.
 
-There, each of 11 networks borrows the schedules that a search found for another one: the donor is the network whose
-kernels are of the classes that take most of the receiver's inference. Each kernel tries all of the donor's schedules of
-its class and keeps the fastest. The comparison is with a search of the receiver's own.
+In the paper, each of 11 networks borrows the schedules that a search found for another one. The donor is the network
+that has kernels of the classes that take most of the receiver's inference time. Each kernel tries all of the donor's
+schedules of its class and keeps the fastest. The result is compared with a search of the receiver's own.
 
-Theirs are ResNet-18 and -50, AlexNet, VGG-16, MobileNetV2, EfficientNet-B0 and -B4, GoogLeNet, MnasNet, BERT and
-MobileBERT. In their place stand the 11 that this repository builds: two are the same, and seven are much smaller. Where
-theirs keep TVM's plain loops, a kernel here keeps its rule's schedule; `kept s` has it in every race, too.
+The paper's networks are ResNet-18 and -50, AlexNet, VGG-16, MobileNetV2, EfficientNet-B0 and -B4, GoogLeNet, MnasNet,
+BERT and MobileBERT. Here they are replaced by the 11 that this repository builds: two are the same, and seven are much
+smaller. Where the paper keeps TVM's unscheduled loops, a kernel here keeps its rule's schedule. `kept s` is the time if
+the rule's schedule is also a candidate for every kernel.
 """
 
 from __future__ import annotations

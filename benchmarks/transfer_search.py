@@ -1,4 +1,4 @@
-"""Searches for the transfer benchmark, with every trial on record: what it brought, and after how many seconds."""
+"""Searches for the transfer benchmark that record every trial: its gain, and the seconds until then."""
 
 from __future__ import annotations
 

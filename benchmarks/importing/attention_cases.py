@@ -1,4 +1,4 @@
-"""One-node models of what opset 23 and later brought: attention, rotary positions, gated activations."""
+"""One-node models of ops that are new in opset 23 and later: attention, rotary positions, gated activations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing one broken file: which file a number stands for, and what came of it."""
+"""Imports one broken file: makes the file from its number, and reports the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-node models of recurrent layers, of sorting, and of ops as older opsets spell them."""
+"""One-node models of recurrent layers, of sorting, and of ops in the form of older opsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broken ONNX files, made from sound ones: bytes flipped or cut, nodes, attributes, shapes and weights changed."""
+"""Broken ONNX files, made from valid ones: bytes flipped or cut, nodes, attributes, shapes and weights changed."""
 
 from __future__ import annotations
 

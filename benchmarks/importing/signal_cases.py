@@ -1,4 +1,4 @@
-"""One-node models of sampling, spectra, norms over windows, ONNX's own losses, and what onnxruntime fuses."""
+"""One-node models of sampling, spectra, norms over windows, ONNX's own losses, and ops that onnxruntime fuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our end of a peer's process: started, asked for steps, ended."""
+"""Our side of a peer's process: starts it, asks it for steps, ends it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a peer is asked and what it answers: lines of JSON between two processes.
+"""The questions to a peer and its answers: lines of JSON between two processes.
 
-A peer lives in a process of its own, maybe with another Python: libraries that bring their own thread pools and their
-own protobuf do not share one well. It takes a step when it is told to, so both sides still take turns. It imports
-neither edgetrain nor TVM.
+A peer runs in its own process, possibly with another Python, because libraries with their own thread pools and their
+own protobuf do not work well in one process. It takes a step when it is told to, so both sides still take turns. It
+imports neither edgetrain nor TVM.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A peer as a process: `python -m benchmarks.peers.serve JOB` answers each line of standard input with one of JSON.
+"""A peer as a process: `python -m benchmarks.peers.serve JOB` answers each line of standard input with a line of JSON.
 
-The first line says which version is ready, or why it cannot train this model. `step N` takes N steps and says the
-seconds of one and the first loss. `grow` says how much the process grows over three steps, weights included: after a
-step whose memory was given back to the system, so that loading and compiling do not count.
+The first line says which version is ready, or why it cannot train this model. `step N` takes N steps and answers with
+the seconds of one step and the first loss. `grow` answers how much the process grows over three steps, weights
+included. It first takes a step and returns that step's memory to the system, so that loading and compiling do not
+count.
 """
 
 from __future__ import annotations

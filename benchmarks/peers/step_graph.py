@@ -1,9 +1,10 @@
-"""An ONNX training subject as the peers' translators read it: nodes whose known parts are plain values.
+"""An ONNX model in the form that the peers translate: a list of nodes, with constants as plain values.
 
-Imports numpy and onnx only: a peer may live in an environment of its own, without edgetrain.
+Imports numpy and onnx only: a peer can have its own environment, without edgetrain.
 
-What exporters spell out is put together again, since nobody writes a model for a peer that way: the GELU of five
-nodes, the product with a bias after it, attention of five nodes. A peer that ran them one by one would look slow.
+Exporters write some operations as several nodes: a GELU or an attention as five, a product and then its bias. These
+are joined into one operation again, because nobody writes a model for a peer in the long form. A peer that ran the
+nodes one by one would look slow.
 """
 
 from __future__ import annotations

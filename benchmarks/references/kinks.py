@@ -1,8 +1,8 @@
-"""Which side of a kink a unit is on, when it is within rounding of it: float32 and float64 may rightly disagree.
+"""Units within rounding of a kink, for which float32 and float64 can both be right and still disagree.
 
-ReLU, Clip and MaxPool have kinks. A unit whose input lies within float32's rounding of one can fall on either side, and
-its gradient then differs by all of it, not by a rounding error. A reference that is told to put that unit on the other
-side must agree again: that tells bad luck from a wrong gradient.
+ReLU, Clip and MaxPool have kinks. If the input of a unit is within float32's rounding of a kink, it can fall on either
+side, and then its gradient is entirely different, not only rounded differently. If the reference moves that unit to the
+other side, both must agree again. This distinguishes such a case from a wrong gradient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each ONNX op computes, in PyTorch: one function an op, for the interpreter in `torch_reference`."""
+"""Each ONNX op as a PyTorch function, for the interpreter in `torch_reference`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""An ONNX interpreter on PyTorch in float64: autograd, torch's losses and torch's optimizers. Shares nothing with ours.
+"""An ONNX interpreter on PyTorch in float64: autograd, torch's losses and torch's optimizers. Shares no code with ours.
 
-What each op computes is in `torch_ops`. Torch is optional: `optional_torch` says whether it is there.
+The ops are in `torch_ops`. PyTorch is optional: `optional_torch` says whether it is installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a training run leaves behind, ours or a reference's, and how far two of them are apart."""
+"""The results of a training run, ours or a reference's, and the differences between two of them."""
 
 from __future__ import annotations
 

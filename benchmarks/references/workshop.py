@@ -1,7 +1,7 @@
 """Our side of an agreement test: a model is compiled, planned, built and trained as `edgetrain fit` would.
 
-The compiler runs in the test's own process: importing TVM once instead of for each model is most of the time. That
-the compiler's process gives the same bytes is a test of its own.
+The compiler runs in the test's own process, so that TVM is imported only once; importing it for each model would take
+most of the time. Another test verifies that the compiler's own process gives the same bytes.
 """
 
 from __future__ import annotations
