@@ -183,7 +183,7 @@ def _row(
     deep_search_s = sum(found.search_s for found in own.values())
     return {
         "network": network.name,
-        "donor": "nobody" if donor is None else donor.name,
+        "donor": "none" if donor is None else donor.name,
         "covered": 0.0 if donor is None else covered_share(network, donor),
         "rule s": network.seconds,
         "deep s": deep_s,
