@@ -92,7 +92,7 @@ def fit(
     `data`: arrays `(x, y)`; a mapping with `x_train`, `y_train` and perhaps `x_test`, `y_test`; a path; an iterable
     of `(x, y)` batches; a `Dataset`. A recipe brings its own where it is None.
     `budget`: bytes, or a size such as `"64MB"`. `out`: the run folder; without it the first free of `runs/NAME`.
-    `adapt`: go over to a smaller plan when this machine runs short of memory. `share`: `"desk=2GB"` shares this much
+    `adapt`: switch to a smaller plan while this machine is short of memory. `share`: `"desk=2GB"` shares this much
     with the other jobs that name it. `overrides`: values of the recipe, `train_epochs=3` for `train.epochs`.
 
     Raises the `EdgetrainError` that the command line would print.

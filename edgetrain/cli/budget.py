@@ -27,14 +27,14 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     state = read_state(folder)
 
     def waiting() -> None:
-        console.say("waiting for the run to end its step")
+        console.say("waiting for the run to finish its step")
 
     if len(arguments.words) == 1:
         question = Request(id=uuid.uuid4().hex)
         try:
             state = ask(folder, question, patience_s=arguments.timeout or _PATIENCE_TO_SHOW_S, waiting=waiting)
         except DeviceError:
-            console.warn(f"the run is busy: this is how it was after step {state.step}")
+            console.warn(f"the run is busy; this was its state after step {state.step}")
     else:
         budget = parse_bytes(arguments.words[1])
         console.say(f"{folder}: budget {show_bytes_both(budget)}")
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             raise DeviceError(
                 f"the run stays inside {_show_budget(state.budget_bytes)}",
                 why=state.refusal,
-                fix="put that right and ask again; the run goes on undisturbed",
+                fix="correct that and ask again; the run continues unchanged",
             )
     console.data(json.dumps(_as_json(folder, state)) + "\n" if console.as_json else state_text(folder, state))
     return 0
@@ -98,10 +98,10 @@ def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) ->
     try:
         planned = CompiledJob(job=job, compiled=compiled).plan()
     except PlanInfeasibleError as error:
-        undisturbed = f"the run goes on undisturbed inside {_show_budget(state.budget_bytes)}"
+        unchanged = f"the run continues unchanged inside {_show_budget(state.budget_bytes)}"
         is_memory = stored.deadline_s is None and stored.energy_j is None
         raise PlanInfeasibleError(
-            error.what, why=error.why, fix=f"ask for {'that much' if is_memory else 'more'}; {undisturbed}"
+            error.what, why=error.why, fix=f"ask for {'that much' if is_memory else 'more'}; {unchanged}"
         ) from error
     budget_bytes = planned.plan.budget.memory_bytes
     return Request(id=uuid.uuid4().hex, budget_bytes=budget_bytes, rung=planned.rung(), compiled_key=compiled.key)
@@ -151,10 +151,11 @@ VERB = Verb(
     name="budget",
     summary="show or change the memory budget of a run while it runs",
     description=(
-        "Without SIZE: budget, planned and measured memory of a running `fit`, and the plans it can go over to. With "
-        "SIZE: plans and links a program for that budget, and the run goes over to it at the end of its step, to the "
-        "same parameters bit for bit. RUN is a run folder, or its name in runs/. A budget that is too small is refused "
-        "with the smallest that works, and the run is not disturbed. `edgetrain fit --resume` keeps the new budget."
+        "Without SIZE: shows the budget, the planned and measured memory of a running `fit`, and the plans that it can "
+        "switch to. With SIZE: plans and links a program for that budget. The run switches to it at the end of its "
+        "step; the trained parameters are the same, bit for bit. RUN is a run folder, or its name in runs/. A budget "
+        "that is too small is refused: the message names the smallest that works, and the run continues unchanged. "
+        "`edgetrain fit --resume` keeps the new budget."
     ),
     words="RUN [SIZE]",
     least_words=1,

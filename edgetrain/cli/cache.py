@@ -106,13 +106,13 @@ VERB = Verb(
     name="cache",
     summary="look at, clean up and share the schedules that were found for kernels",
     description=(
-        "Schedules are looked for in three levels: yours, those of the teams that you pulled from, and those that came "
-        "with edgetrain. An entry holds numbers and names that are checked when it is read, and nothing that runs.\n\n"
-        "`ls [WORD]` lists them, `show ID` shows one, `stats` counts, `verify` checks every entry, `gc` cleans up "
-        "yours. `verify --run [key=value ...]` also tries on this machine what is for kernels of a model. "
-        "`export FILE` and `import FILE` go through a file of JSON lines; `export -` prints them. `push URL` gives "
-        "yours to a remote. `pull URL` takes from one and remembers it; `pull` alone asks all that are remembered. "
-        "`serve` is a remote.\n\n"
+        "The cache has three levels: the schedules that you found, those that you pulled from teams, and those that "
+        "ship with edgetrain. An entry holds numbers and names that are checked when it is read, and no code.\n\n"
+        "`ls [WORD]` lists entries, `show ID` shows one, `stats` counts them, `verify` checks every entry, `gc` cleans "
+        "up your own. `verify --run [key=value ...]` also runs the entries for a model's kernels on this machine. "
+        "`export FILE` and `import FILE` write and read JSON lines; `export -` prints them. `push URL` sends your "
+        "entries to a remote. `pull URL` fetches entries from a remote and remembers it; `pull` alone fetches from all "
+        "remembered remotes. `serve` makes your store a remote.\n\n"
         "URL is a folder, http://HOST or https://HOST of an `edgetrain cache serve`, s3+https://HOST/BUCKET/PREFIX "
         "(with the usual AWS_* variables), or git+https://, git+ssh://, git+file:// and a repository. A token comes "
         "from --token-file, or from the variable EDGETRAIN_CACHE_TOKEN."
@@ -120,25 +120,27 @@ VERB = Verb(
     words="ls | show ID | stats | verify | gc | export FILE | import FILE | push URL | pull [URL] | serve",
     least_words=1,
     flags=(
-        Flag(name="--store", metavar="FILE", parse=Path, help="this store instead of yours"),
+        Flag(name="--store", metavar="FILE", parse=Path, help="use this store instead of your own"),
         Flag(name="--level", metavar="L", parse=_level, help="ls, export: user, team, seed or all"),
-        Flag(name="--run", help="verify: try entries on a model's kernels: numbers, and time beside the rule's"),
+        Flag(name="--run", help="verify: also check results and times of entries on a model's kernels"),
         Flag(name="--model", metavar="M", help="verify --run: the recipe or model file; digits without it"),
-        Flag(name="--keep-best", metavar="N", parse=_count, help="gc: of each kernel and target, keep the N fastest"),
-        Flag(name="--drop-failed", help="gc: forget what failed"),
-        Flag(name="--rules", metavar="N", parse=_count, help="gc: forget what was found for rules before version N"),
+        Flag(name="--keep-best", metavar="N", parse=_count, help="gc: keep the N fastest for each kernel and target"),
+        Flag(name="--drop-failed", help="gc: remove entries that failed"),
+        Flag(name="--rules", metavar="N", parse=_count, help="gc: remove entries for rules before version N"),
         Flag(name="--token-file", metavar="FILE", parse=Path, help="push, pull, serve: the bearer token, in a file"),
-        Flag(name="--all", help="push: all of yours, not only what is new since the last push"),
+        Flag(name="--all", help="push: all of your entries, not only those since the last push"),
         Flag(name="--sign", metavar="FILE", parse=Path, help="push: sign with this ed25519 key (PEM)"),
-        Flag(name="--forget", help="pull: forget this remote, and what came from it"),
+        Flag(name="--forget", help="pull: remove this remote and its entries"),
         Flag(
             name="--trusted-keys",
             metavar="FILE",
             parse=Path,
             help="import, pull, verify, serve: public keys, one a line; else those in your configuration",
         ),
-        Flag(name="--require-signature", help="import, pull, verify, serve: refuse what no trusted key has signed"),
-        Flag(name="--read-only", help="serve: answer, and take nothing"),
+        Flag(
+            name="--require-signature", help="import, pull, verify, serve: refuse entries without a trusted signature"
+        ),
+        Flag(name="--read-only", help="serve: accept no pushes"),
         Flag(name="--host", metavar="H", help="serve: the address to listen at: 127.0.0.1"),
         Flag(name="--port", metavar="P", parse=_port, help="serve: the port: 8737; 0 takes a free one"),
     ),

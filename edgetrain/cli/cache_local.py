@@ -128,7 +128,7 @@ def _objections(arguments: argparse.Namespace) -> tuple[list[dict[str, str]], di
                 counts["unchecked"] += entry.signature is not None and not can_verify()
                 objection = trust.objection(entry) if level.name == TEAM else None
                 if entry.signature is not None and can_verify() and not is_genuine(entry):
-                    objection = "its signature does not fit it"
+                    objection = "its signature does not match its content"
                 if objection:
                     problems.append({"id": entry.id, "level": level.name, "why": objection})
     return problems, counts
@@ -185,7 +185,7 @@ def import_(arguments: argparse.Namespace, word: str, console: Console) -> int:
     good = report.new + report.changed + report.known
     if report.bad and not good:
         raise DataError(
-            f"`{word}` holds no schedule that can be taken in",
+            f"`{word}` holds no schedule that can be imported",
             why=f"line {report.bad[0].line}: {report.bad[0].why}",
             fix="give a file that `edgetrain cache export` wrote",
         )
@@ -193,7 +193,7 @@ def import_(arguments: argparse.Namespace, word: str, console: Console) -> int:
         console.data(json.dumps(dataclasses.asdict(report)) + "\n")
         return 0
     refused = f", {len(report.bad)} lines refused" if report.bad else ""
-    console.data(f"imported {_schedules(good)}: {report.new} new, {report.changed} with news{refused}\n")
+    console.data(f"imported {_schedules(good)}: {report.new} new, {report.changed} updated{refused}\n")
     _tell_lines(report.bad, console)
     return 0
 

@@ -30,10 +30,10 @@ def recipe_to_try(arguments: argparse.Namespace) -> Recipe | None:
     if not arguments.run:
         if arguments.model is not None or values:
             given = "--model" if arguments.model is not None else f"`{values[0]}`"
-            raise UsageError(f"{given} says whose kernels are tried, and there is no --run", fix="add --run")
+            raise UsageError(f"{given} selects the kernels to try, but there is no --run", fix="add --run")
         return None
     if arguments.store is not None:
-        raise UsageError("--run and --store do not go together", why="what `fit` would use is tried: your levels")
+        raise UsageError("--run and --store do not go together", why="--run tries the schedules that `fit` would use")
     return recipe_of(arguments.model or DEFAULT_RECIPE, values, needs_data=False)
 
 
@@ -69,5 +69,5 @@ def verification_text(found: Verification) -> str:
     if found.uncovered:
         lines.append(f"{found.uncovered} not covered: they are for other kernels, targets or rules")
     if found.unpromising:
-        lines.append(f"{found.unpromising} not tried: they say themselves that they are no faster")
+        lines.append(f"{found.unpromising} not tried: by their own measurements they are no faster")
     return "\n".join(lines) + "\n"

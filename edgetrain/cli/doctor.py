@@ -109,7 +109,7 @@ def _cache() -> list[Symptom]:
     existing = next(path for path in (place, *place.parents) if path.is_dir())
     free = shutil.disk_usage(existing).free
     here = shutil.disk_usage(Path.cwd()).free
-    advice = "remove what you can spare; the cache can always be made again"
+    advice = "free some space; the cache can be deleted at any time"
     return [
         Symptom(name="build cache", is_ok=True, text=f"{show_bytes(size)} in {place}"),
         Symptom(name="cache disk", is_ok=free >= _LEAST_FREE_BYTES, text=f"{show_bytes(free)} free", fix=advice),
@@ -148,7 +148,7 @@ _EXAMINATIONS: tuple[Callable[[], list[Symptom]], ...] = (_python, _packages, _t
 
 VERB = Verb(
     name="doctor",
-    summary="say what on this machine could stand in the way",
+    summary="find problems on this machine that would stop edgetrain",
     description="Looks at Python, the packages, TVM, the C compilers, the processor, memory and disk. "
     "Each line is ok, or a warning with what to do about it; the exit code is 0 either way.",
     most_words=0,

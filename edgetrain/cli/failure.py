@@ -13,7 +13,7 @@ from edgetrain_tuner.cache.errors import AddressError, CacheError, UnreachableEr
 EXIT_CODES: Mapping[int, str] = {
     0: "done",
     1: "a check failed, or edgetrain has a bug",
-    2: "the command or recipe makes no sense",
+    2: "the command or the recipe is wrong",
     3: "no plan fits the budget",
     4: "the model holds ops that cannot be imported or differentiated",
     5: "the model or the data is missing or broken",
@@ -71,7 +71,7 @@ def _of_the_cache(error: CacheError) -> EdgetrainError:
             fix = "check the address, your rights there, and the token (--token-file); see `edgetrain cache --help`"
             return UsageError(error.what, why=error.why, fix=fix)
         case UnreachableError():
-            fix = "try again when it is there; what was transferred stays"
+            fix = "try again when it is reachable; entries that were transferred are kept"
             return DeviceError(error.what, why=error.why, fix=fix)
     return DataError(error.what, why=error.why, fix="see `edgetrain cache verify`")
 

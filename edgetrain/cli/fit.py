@@ -134,9 +134,7 @@ def _sharing(job: Job, arguments: argparse.Namespace, stored: JobRecord | None) 
     if text is None:
         lost = [name for name in ("weight", "wait") if getattr(arguments, name)]
         if lost:
-            raise UsageError(
-                f"--{lost[0]} says how a share is taken, and there is no --share", fix="add --share NAME=SIZE"
-            )
+            raise UsageError(f"--{lost[0]} needs --share", fix="add --share NAME=SIZE")
         return dataclasses.replace(job, adapt=adapt)
     share = dataclasses.replace(Share.parse(text), weight=weight, wait=arguments.wait)
     return dataclasses.replace(job, adapt=adapt, share=share)
@@ -158,22 +156,29 @@ VERB = Verb(
         ENERGY,
         CO2,
         Flag(name="--out", metavar="DIR", parse=Path, help="the run folder; the first free of runs/NAME, runs/NAME-2"),
-        Flag(name="--resume", help="go on from the checkpoint in --out, or of the newest run of that name"),
+        Flag(name="--resume", help="continue from the checkpoint in --out, or from the newest run of that name"),
         Flag(name="--threads", metavar="N", parse=positive, help="threads to train with; all cores without it"),
         Flag(
             name="--trial-time",
             metavar="TIME",
             parse=parse_seconds,
             help=(
-                "how long schedules of others may be tried here before they are used; 0s uses none; without it a tenth "
-                "of what the run will take, 5s to 20s"
+                "time to try schedules that were not measured on this machine, before training; a tenth of the run's "
+                "expected time without it, 5s to 20s; with 0s none is tried, and none of them is used"
             ),
         ),
-        Flag(name="--adapt", help="go over to a smaller plan when this machine runs short of memory, and back later"),
+        Flag(name="--adapt", help="switch to a smaller plan while this machine is short of memory"),
         Flag(
-            name="--share", metavar="NAME=SIZE", help="share SIZE of memory with the other jobs that name it: desk=2GB"
+            name="--share",
+            metavar="NAME=SIZE",
+            help="share SIZE of memory with all jobs that give the same NAME: desk=2GB",
         ),
-        Flag(name="--weight", metavar="N", parse=positive, help="how much of a share's rest this job gets: 1"),
+        Flag(
+            name="--weight",
+            metavar="N",
+            parse=positive,
+            help="weight of this job when the jobs of a share divide its spare memory: 1",
+        ),
         Flag(name="--wait", help="wait until the share has room for this job, instead of ending with code 3"),
         *PLANNING_FLAGS,
         DUMP,

@@ -87,8 +87,8 @@ VERB = Verb(
     name="inspect",
     summary="show a model's ops, parameters and missing gradients",
     description=(
-        "Imports the model and says what training would meet: ops, inputs and outputs, parameters and which of them "
-        "are trained, every gradient that is missing, and what was rewritten on the way in.\n\n" + OVERRIDES_TEXT
+        "Imports the model and shows its ops, inputs and outputs, its parameters and which of them are trained, every "
+        "gradient that is missing, and what the importer rewrote.\n\n" + OVERRIDES_TEXT
     ),
     words="RECIPE|MODEL.onnx [key=value ...]",
     least_words=1,

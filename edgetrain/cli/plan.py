@@ -168,9 +168,9 @@ VERB = Verb(
     name="plan",
     summary="say whether training fits a budget, and what it costs",
     description=(
-        "Plans a training step without compiling or running it: the peak and who holds it, what is recomputed or "
-        "paged, and the modelled time and energy. Where nothing fits (exit code 3) it names the smallest budget that "
-        "does.\n\n" + OVERRIDES_TEXT
+        "Plans a training step without compiling or running it. Shows the peak of memory and the tensors that hold it, "
+        "what is recomputed or paged, and the modelled time and energy. Where nothing fits (exit code 3), it names the "
+        "smallest budget that works.\n\n" + OVERRIDES_TEXT
     ),
     words=SOURCE_WORDS,
     flags=(
@@ -181,7 +181,7 @@ VERB = Verb(
         CO2,
         *PLANNING_FLAGS,
         Flag(name="--compare", help="plan with every solver and print a table"),
-        Flag(name="--calibrate", help="compile and time each kernel here first, and plan with that; host only"),
+        Flag(name="--calibrate", help="time each kernel first, and plan with these times; only for this machine"),
         Flag(name="--sweep", help="also plan for budgets from the smallest that works to keeping everything"),
         Flag(
             name="--png",
@@ -189,7 +189,7 @@ VERB = Verb(
             parse=Path,
             help="draw memory over the step, and the sweep or the comparison; needs `pip install 'edgetrain[plot]'`",
         ),
-        Flag(name="--html", metavar="FILE", parse=Path, help="the same as a web page: point at it to read it"),
+        Flag(name="--html", metavar="FILE", parse=Path, help="the same as a web page, with values under the pointer"),
         Flag(
             name="--instance",
             metavar="FILE",

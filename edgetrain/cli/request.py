@@ -54,7 +54,7 @@ ENERGY = Flag(name="--energy", metavar="E", parse=parse_joules, help="modelled e
 SOLVER = Flag(
     name="--solver",
     metavar="S",
-    help="who plans: greedy (default), milp (searches for the best), keep-all (as it comes)",
+    help="the planner: greedy (default), milp (searches for the best plan), keep-all (recomputes nothing)",
 )
 TIME_LIMIT = Flag(
     name="--time-limit", metavar="TIME", parse=parse_seconds, help="how long an exact solver may search: 30s (default)"
@@ -87,13 +87,13 @@ WEAR = Flag(
 MIP_SOLVER = Flag(
     name="--mip-solver",
     metavar="NAME",
-    help="who solves the exact solvers' programs: highs (default), cbc, or what else PuLP finds: GLPK_CMD, SCIP_CMD",
+    help="the MIP solver for exact planning: highs (default), cbc, or another that PuLP finds: GLPK_CMD, SCIP_CMD",
 )
 NODES = Flag(
     name="--nodes",
     metavar="N",
     parse=positive,
-    help="end each search after N nodes instead of some time: the same plan on every machine",
+    help="end an exact search after N nodes, not after a time: gives the same plan on every machine",
 )
 PLANNING_FLAGS = (SOLVER, TIME_LIMIT, MINIMIZE, WEAR, MIP_SOLVER, NODES)
 _NODES_TIME_LIMIT_S = 86_400.0  # with a limit on nodes the clock must not end the search

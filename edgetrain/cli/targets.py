@@ -79,7 +79,7 @@ def _calibrate(arguments: argparse.Namespace, console: Console) -> int:
         console.data(json.dumps({**report.to_json(), "profile": str(path)}, indent=1) + "\n")
     else:
         console.data(f"{report.to_text()}\nwrote {path}\n")
-    console.say(f"hint: `--target {name}` plans with these rates; delete the file to go back")
+    console.say(f"hint: `--target {name}` plans with these rates; delete the file to undo this")
     return 0
 
 
@@ -122,8 +122,8 @@ VERB = Verb(
     summary="list the devices that plans and programs can be made for",
     description=(
         "Lists the device profiles, or shows one: every number with where it comes from.\n\n"
-        "`calibrate` measures this machine (kernels of a few typical programs, and the disk) and keeps what it found "
-        "as your own profile `host`, or under another name; plans then promise times that were measured, not assumed."
+        "`calibrate` measures this machine (kernels of a few typical programs, and the disk) and keeps the rates as "
+        "your own profile `host`, or under another name. Plans then use measured rates instead of assumed ones."
     ),
     words="[NAME | calibrate [NAME]]",
     most_words=2,

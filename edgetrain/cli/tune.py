@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         return 0 if report.is_good else 1
     target = "" if arguments.runner is None else f" --target {arguments.target}"
     console.say(
-        f"hint: `edgetrain fit {source or DEFAULT_RECIPE}{target}` uses them; other models borrow what fits theirs"
+        f"hint: `edgetrain fit {source or DEFAULT_RECIPE}{target}` uses them, and so do similar kernels of other models"
     )
     return 0
 
@@ -101,10 +101,11 @@ VERB = Verb(
     name="tune",
     summary="search for faster schedules on this machine",
     description=(
-        "Tries other schedules for the kernels of a training step, the heavy ones most, and keeps what is faster in "
-        "the schedule cache: every `fit` on this machine uses it, and kernels of other models borrow from it. "
-        "A schedule is checked against the plain kernel and timed beside the rule's own; one that wins alone but "
-        "loses in the real step is not used. With --runner they are tried on the device of --target, each kernel alone."
+        "Tries other schedules for the kernels of a training step, with more trials for the slow kernels. Keeps the "
+        "faster ones in the schedule cache: every `fit` on this machine uses them, also for similar kernels of other "
+        "models. The results of a schedule are checked against the unscheduled kernel, and its time is compared with "
+        "the rule's schedule. A schedule that is faster alone but not in the real step is not used. With --runner, "
+        "each kernel is tried alone on the device of --target."
         "\n\n" + OVERRIDES_TEXT
     ),
     words=SOURCE_WORDS,
@@ -113,8 +114,8 @@ VERB = Verb(
         Flag(
             name="--runner",
             metavar="COMMAND",
-            help="try schedules on another device: what starts a shell there when `sh` is added, like 'ssh pi@host'; "
-            "`emulator` checks their numbers here, without times",
+            help="try schedules on another device, through a command that starts a shell there when `sh` is added, "
+            "like 'ssh pi@host'; `emulator` checks their results here, without times",
         ),
         Flag(name="--trials", metavar="N", parse=positive, help="stop after N trials, about half a second each"),
         Flag(
@@ -122,7 +123,7 @@ VERB = Verb(
         ),
         Flag(
             name="--deep",
-            help="for half of the trials, ask TVM's MetaSchedule; it learns from them with `edgetrain[deep]` installed",
+            help="use TVM's MetaSchedule for half of the trials; with `edgetrain[deep]` installed it learns from them",
         ),
     ),
     examples=(

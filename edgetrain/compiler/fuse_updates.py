@@ -36,7 +36,7 @@ def fuse_updates(extracted: Extracted, machine: Machine) -> Extracted:
     graph = replace(before, tensors=tensors, functions=functions)
     validate(graph)
     joint = sum(len(ops) - len(functions[name]) for name, ops in before.functions.items())
-    log.info("%d updates happen where their gradient is summed", joint)
+    log.info("%d weight updates are fused into the kernels of their gradients", joint)
     return replace(
         extracted,
         graph=graph,

@@ -191,7 +191,7 @@ def differentiate(
         raise UnsupportedError(
             f"{len(missing)} op{'s' if len(missing) > 1 else ''} between the trained parameters and the loss "
             "have no gradient:\n  " + "\n  ".join(missing),
-            why="no rule says how a change of their input changes the loss",
+            why="edgetrain has no gradient rule for them",
             fix=_way_round(tape, trained, output),
         )
     need = _needed(tape, trained, output)

@@ -31,7 +31,7 @@ def ctc(options: LossOptions, output_shape: Shape) -> Loss:
     if len(output_shape) != 3 or output_shape[2] < 2:
         raise UsageError(
             f"ctc needs an output of shape (batch, time, classes), this model's is {list(output_shape)}",
-            why="class 0 is the blank, the others are what is spelt",
+            why="class 0 is the blank, the other classes are labels",
             fix="transpose the model's output, or use another train.loss",
         )
     batch, time, _ = output_shape
@@ -39,7 +39,7 @@ def ctc(options: LossOptions, output_shape: Shape) -> Loss:
     if labels > time:
         raise UsageError(
             f"train.label_length = {labels} is more than the model's {time} time steps",
-            why="a step puts out one label at most",
+            why="a time step gives one label at most",
             fix=f"set train.label_length = {time} or less",
         )
     return Loss(

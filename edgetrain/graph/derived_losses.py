@@ -155,7 +155,7 @@ def _on_classes(name: str, express: Callable[[LossOptions], Any], *, label_dtype
         if options.temperature <= 0 or options.focal_gamma < 0:
             raise UsageError(
                 f"train.temperature = {options.temperature:g} and train.focal_gamma = {options.focal_gamma:g}",
-                why="a temperature divides, so it is above 0; a weight above 1 for easy examples is no focus",
+                why="the temperature is a divisor; a focal_gamma below 0 would give easy examples more weight",
                 fix="set train.temperature above 0 and train.focal_gamma to 0 or more",
             )
         class_labels = class_label_shape(name, output_shape)

@@ -50,7 +50,7 @@ def choose_sparse(model: Model, candidates: Sequence[str], options: TrainOptions
         missing = "update.budget" if sparse.scores is not None else "the scores of a contribution analysis"
         raise UsageError(
             f"update.mode = 'sparse' needs {missing}",
-            why="it chooses the tensors that lower the loss most for the bytes that training them takes",
+            why="it selects the tensors that lower the loss most for the memory that training them takes",
             fix="set update.budget = '100kB' or the like in the recipe",
         )
     costs = update_bytes(model, candidates, options)

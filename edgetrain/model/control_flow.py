@@ -84,7 +84,9 @@ def unroll_loop(context: NodeContext, run: RunBody) -> list[Any]:
 def unroll_scan(context: NodeContext, run: RunBody) -> list[Any]:
     """The scan's last state, then its outputs, each joined along the axis and in the direction it asks for."""
     if context.opset < 9:
-        raise CannotConvert("its first version carried a batch of its own; export the model with opset 9 or later")
+        raise CannotConvert(
+            "its first version has a batch dimension of its own; export the model with opset 9 or later"
+        )
     body = body_of(context.node, "body")
     count = int(context.attribute("num_scan_inputs", 0))
     split = len(context.values) - count

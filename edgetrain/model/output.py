@@ -52,7 +52,7 @@ def trained_output(proto: Any, name: str = "") -> str:
     if name and name not in possible:
         raise UsageError(
             f"the output `{name}` cannot be trained",
-            why="no gradient flows from it to a weight: it is made of places, comparisons or whole numbers",
+            why="no gradient flows from it to a weight: it consists of indices, comparisons or whole numbers",
             fix=f"set `model.output` to {_listed(possible)}"
             if possible
             else "export the model with its scores as output",

@@ -22,7 +22,7 @@ def plan_or_advise(compiled: CompiledJob) -> PlannedJob:
     except PlanInfeasibleError as error:
         if error.smallest_bytes is None:
             raise
-        job.inform("nothing fits: looking for what would")
+        job.inform("nothing fits; looking for settings that do")
         raise error.with_ways_out(_ways_out(job, error.smallest_bytes)) from None
 
 

@@ -117,7 +117,7 @@ class CompiledJob:
             plans += [plan] if plan is not None else []
         ladder = Ladder.of(PlannedJob(job=job, compiled=self.compiled, plan=plan).rung() for plan in plans)
         sizes = ", ".join(show_bytes(rung.planned_peak_bytes) for rung in ladder.rungs)
-        job.inform(f"plans to go over to: {sizes}")
+        job.inform(f"plans that the run can switch to: {sizes}")
         return ladder
 
     def update_report(self) -> UpdateReport:
@@ -154,7 +154,7 @@ class PlannedJob:
         job.notify(f"the plan for {name} runs on this host; times are this host's")
 
     def rung(self) -> Rung:
-        """The plan as a program that a run of the same kernels can go over to. It only links: TVM has done its part."""
+        """The plan as a program that a run of the same kernels can switch to. It only links: TVM has done its part."""
         return Rung.of(build_program(self.compiled, self.plan, load_target(HOST).device, cache=self.job.cache))
 
 

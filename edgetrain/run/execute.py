@@ -68,10 +68,10 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryLimits:
-    """What bounds the run's memory. While it runs, it goes over to another plan of the ladder where they ask for it."""
+    """What bounds the run's memory. While it runs, it switches to another plan of the ladder where they ask for it."""
 
     budget_bytes: int | None  # the user's
-    reserve_bytes: int = 0  # addresses for the largest plan that the run may go over to
+    reserve_bytes: int = 0  # addresses for the largest plan that the run may switch to
     ladder: Ladder | None = None
     others: tuple[Limit, ...] = ()  # the system's shortage, a share with other jobs
 
@@ -121,7 +121,7 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
 
 
 def _beginning(runnable: Runnable, folder: RunFolder, limits: MemoryLimits) -> Beginning:
-    """What the governor starts from: the program's own rung, and those it may go over to."""
+    """What the governor starts from: the program's own rung, and those it may switch to."""
     rung = Rung.of(runnable.program)
     return Beginning(
         folder=folder.path,

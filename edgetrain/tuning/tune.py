@@ -47,9 +47,9 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     if not job.target.is_host:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be measured here",
-            why="a schedule is worth what it takes on its own machine",
-            fix="reach the device with `--runner 'ssh USER@DEVICE'`, tune on the device itself, or take in what others "
-            "found with `edgetrain cache pull URL`; `--runner emulator` checks schedules without times",
+            why="a schedule has to be timed on the device it is for",
+            fix="reach the device with `--runner 'ssh USER@DEVICE'`, tune on the device itself, or get schedules of "
+            "others with `edgetrain cache pull URL`; `--runner emulator` checks schedules without times",
         )
     stores, target = keeping(job)
     plain = compile_job(dataclasses.replace(job, schedules={}))

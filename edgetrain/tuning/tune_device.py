@@ -88,8 +88,8 @@ def runner_for(job: Job, text: str) -> Runner:
     if parse_triple(triple).is_bare_metal:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be tried through a command, nor by `{EMULATOR}`",
-            why="trials are programs that an operating system starts, and it has none",
-            fix="take in what others found with `edgetrain cache pull URL`; targets with Linux can be tuned",
+            why="a trial is a program that an operating system starts, and this target has none",
+            fix="get schedules of others with `edgetrain cache pull URL`; targets with Linux can be tuned",
         )
     find_compiler(static_triple(triple))
     return runner_of(text, triple)

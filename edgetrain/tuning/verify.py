@@ -66,7 +66,7 @@ def verify_schedules(job: Job) -> Verification:
     if terms is None or schedule_target(request.codegen) is None or job.stores is None:
         raise DeviceError(
             f"schedules for {job.target.name} cannot be tried here",
-            why="a schedule holds what it says on its own machine, or does not",
+            why="a schedule has to be tried on the device it is for",
             fix="run this on the device itself",
         )
     everything = dataclasses.replace(terms, trials=dataclasses.replace(terms.trials, seconds=None))

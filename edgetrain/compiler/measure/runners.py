@@ -91,7 +91,7 @@ def runner_of(text: str, triple: str) -> Runner:
         except ValueError as error:
             raise UsageError(f"`{text}` is not a command", why=str(error)) from error
         if not command:
-            raise UsageError("--runner is empty", fix="give what reaches the device, like `ssh pi@host`")
+            raise UsageError("--runner is empty", fix="give the command that reaches the device, like `ssh pi@host`")
         return Runner(command=command)
     architecture = parse_triple(triple).architecture
     name = next((name for prefix, name in _EMULATORS.items() if architecture.startswith(prefix)), architecture)
@@ -193,7 +193,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lost(runner: Runner, said: str, code: int | None) -> DeviceError:
-    ending = "said something else without end" if code is None else f"ended with {code} before the trial did"
+    ending = "printed too much other output" if code is None else f"ended with {code} before the trial did"
     return DeviceError(
         f"`{runner.text}` {ending}",
         why=_last_lines(said) or "it said nothing",

@@ -1,6 +1,6 @@
 """The arena's memory: one range of addresses for the whole run, of which a plan uses the first part.
 
-Addresses are reserved for the largest plan a run may go over to and cost nothing. What the present plan may use is
+Addresses are reserved for the largest plan a run may switch to and cost nothing. What the present plan may use is
 readable and writable; the rest, and a page before and after, is not: an access there ends the process instead of
 changing somebody's data. The usable part is a mapping of its own, so that its resident size is the program's memory,
 exactly; what a smaller plan does not need goes back to the system at once.

@@ -73,7 +73,7 @@ class LocalEngine:
     def __init__(self, artifact: Artifact, *, threads: int, page_directory: Path, reserve_bytes: int = 0) -> None:
         """Maps the arena, fills in the initial parameters and opens the library. Raises `DeviceError`.
 
-        `reserve_bytes` is the largest arena that `switch` may go over to.
+        `reserve_bytes` is the largest arena that `switch` may be asked for.
         """
         self._artifact = artifact
         self._threads = threads

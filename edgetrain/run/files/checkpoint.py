@@ -332,7 +332,7 @@ def _damaged(path: Path, damage: _DamageError) -> DataError:
 
 def _changed(path: Path, why: str) -> DeviceError:
     return DeviceError(
-        f"`{path}` failed while it was read, after it had verified",
+        f"`{path}` failed when it was read again, although its check sum was right",
         why=why,
         fix="check the disk, and that no other run writes to the same folder",
     )

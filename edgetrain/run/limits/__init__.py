@@ -1,1 +1,1 @@
-"""Memory limits that change while a run goes on, and the plans that it can go over to."""
+"""Memory limits that change while a run goes on, and the plans that it can switch to."""

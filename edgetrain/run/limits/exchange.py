@@ -144,7 +144,7 @@ def read_state(folder: Path) -> LiveState:
         return LiveState.from_json(json.loads((folder / LIVE).read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise UsageError(
-            f"the run in `{folder}` has no plan to change just now",
+            f"the run in `{folder}` cannot change its plan now",
             why="it has not begun its first step, or has ended its last",
             fix="try again in a moment",
         ) from error

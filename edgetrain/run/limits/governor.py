@@ -99,7 +99,7 @@ class Governor:
         self._publish(step)
 
     def between_steps(self, step: int, step_log: StepLog) -> bool:
-        """Meets the request that has come, and goes over to the plan that the limits ask for.
+        """Answers a waiting request, and switches to the plan that the limits ask for.
 
         Says whether another plan runs now.
         """
@@ -161,7 +161,7 @@ class Governor:
         try:
             self._enter(chosen, cause, self._budget_bytes, step, step_log)
         except EdgetrainError as error:
-            log.warning("cannot go over to the plan with %s: %s", show_bytes(chosen.planned_peak_bytes), error.what)
+            log.warning("cannot switch to the plan with %s: %s", show_bytes(chosen.planned_peak_bytes), error.what)
             self._ladder = self._ladder.without(chosen)  # or it would be tried after every step
             return
         self._publish(step)
@@ -209,7 +209,7 @@ class Governor:
             "planned_seconds": rung.planned_seconds,
         }
         step_log.write_event("budget", step, event)
-        log.info("after step %d: plan of %s (%s)", step, show_bytes(rung.planned_peak_bytes), cause)
+        log.info("after step %d: switched to the plan with %s (%s)", step, show_bytes(rung.planned_peak_bytes), cause)
 
     def _settle(self) -> None:
         for limit in self._limits:

@@ -1,4 +1,4 @@
-"""Plans that a run can go over to between two steps, each compiled: a ladder from little memory to much."""
+"""The ladder: compiled plans that a run can switch to between two steps, from little memory to much."""
 
 from __future__ import annotations
 

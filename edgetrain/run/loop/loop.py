@@ -280,7 +280,7 @@ class TrainingLoop:
             if read_header(path).progress.step == self._best.step:
                 load_checkpoint(path, self._engine.saved, program_sha256=self._settings.program_sha256)
                 return True
-            why = "it is of another step, which a run that went back left behind"
+            why = "it was saved at another step, before the run went back to an older checkpoint"
         except DataError as error:
             why = error.why
         log.warning("keeping the last parameters instead of the best, of step %d: %s", self._best.step, why)

@@ -56,7 +56,7 @@ def test_a_budget_below_the_smallest_is_refused_with_the_smallest_and_the_run_go
         before = json.loads(command("budget", "digits", "--json", cwd=tmp_path).stdout)
         refused = command("budget", "digits", "10kB", cwd=tmp_path)
         assert refused.returncode == 3
-        assert "hint: ask for that much; the run goes on undisturbed inside 900kB" in refused.stderr
+        assert "hint: ask for that much; the run continues unchanged inside 900kB" in refused.stderr
         least = refused.stderr.partition("the least possible is ")[2].splitlines()[0]
         after = json.loads(command("budget", "digits", "--json", cwd=tmp_path).stdout)
         assert after["step"] > before["step"]
@@ -99,7 +99,7 @@ def test_a_run_busy_with_a_long_step_is_shown_as_it_was_and_the_request_stands(
         os.kill(process.pid, signal.SIGSTOP)
         shown = command("budget", "digits", "--timeout", "100ms", cwd=tmp_path)
         assert shown.returncode == 0
-        assert "the run is busy: this is how it was after step" in shown.stderr
+        assert "the run is busy; this was its state after step" in shown.stderr
         asked = command("budget", "digits", "2MB", "--timeout", "100ms", cwd=tmp_path)
         assert asked.returncode == 6
         assert "error: the run has not answered in 0.1 s" in asked.stderr

@@ -142,7 +142,7 @@ def test_a_file_goes_out_and_comes_in(capsys: Capture, tmp_path: Path) -> None:
         stream.write('{"format": "edgetrain.sch')
     assert run("import", file, "--store", tmp_path / "other.sqlite") == 0
     said = capsys.readouterr()
-    assert said.out == "imported 3 schedules: 3 new, 0 with news, 1 lines refused\n"
+    assert said.out == "imported 3 schedules: 3 new, 0 updated, 1 lines refused\n"
     assert "line 4: not JSON" in said.err
 
 

@@ -80,8 +80,8 @@ def test_a_job_for_which_there_is_no_room_says_who_holds_it_or_waits(
     ("flags", "said"),
     [
         (("--share", "desk"), "error: `desk` is not a share"),
-        (("--wait",), "error: --wait says how a share is taken, and there is no --share"),
-        (("--weight", "2"), "error: --weight says how a share is taken, and there is no --share"),
+        (("--wait",), "error: --wait needs --share"),
+        (("--weight", "2"), "error: --weight needs --share"),
     ],
 )
 def test_shares_that_make_no_sense_are_refused(
@@ -98,6 +98,6 @@ def test_a_run_that_adapts_has_a_ladder_and_trains_to_the_same_bits(command: Com
         done = command("fit", *SHORT, *flags, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         reports.append(json.loads(done.stdout))
-    (sizes,) = re.findall(r"plans to go over to: (.*)", done.stderr)
+    (sizes,) = re.findall(r"plans that the run can switch to: (.*)", done.stderr)
     assert len(sizes.split(", ")) > 2
     assert reports[0]["parameters_sha256"] == reports[1]["parameters_sha256"]

@@ -58,7 +58,7 @@ def with_zeros(one: Entry) -> Entry:
 def test_a_forged_signature_is_refused(forge: Callable[[Entry], Entry]) -> None:
     forged = forge(signed())
     assert not is_genuine(forged)
-    assert Trust(keys=frozenset({"1" * 64})).objection(forged) == "its signature does not fit it"
+    assert Trust(keys=frozenset({"1" * 64})).objection(forged) == "its signature does not match its content"
 
 
 @needs_cryptography

@@ -46,7 +46,7 @@ class Trust:
         if not self.keys and not self.require_signature:
             return None
         if not is_genuine(entry):
-            return "its signature does not fit it"
+            return "its signature does not match its content"
         if self.require_signature and entry.signature.key not in self.keys:
             return f"it is signed by a key that is not trusted: {entry.signature.key}"
         return None

@@ -103,7 +103,7 @@ def test_a_command_that_talks_of_something_else_is_no_device(tmp_path: Path, tex
 
 
 def test_a_command_that_talks_without_end_is_cut_short(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match="said something else without end"):
+    with pytest.raises(DeviceError, match="printed too much other output"):
         run_on_device(Runner(command=("yes",)), _program(tmp_path))
 
 

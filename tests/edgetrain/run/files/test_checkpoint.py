@@ -308,5 +308,5 @@ def test_a_file_that_changes_between_its_two_readings_is_not_trusted(
         return header
 
     monkeypatch.setattr(checkpoint, "_verify", verify_then_damage)
-    with pytest.raises(DeviceError, match="after it had verified"):
+    with pytest.raises(DeviceError, match="although its check sum was right"):
         load_checkpoint(path, memoryview(bytearray(len(PAYLOAD))), program_sha256=PROGRAM)

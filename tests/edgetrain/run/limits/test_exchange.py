@@ -118,7 +118,7 @@ def test_a_broken_state_is_an_error_and_a_broken_request_is_passed_over(text: st
 def test_a_run_that_does_not_run_or_has_not_begun_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not running"):
         read_state(tmp_path)
-    with hold_run(tmp_path), pytest.raises(UsageError, match="no plan to change just now"):
+    with hold_run(tmp_path), pytest.raises(UsageError, match="cannot change its plan now"):
         read_state(tmp_path)
 
 
