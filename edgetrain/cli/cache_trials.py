@@ -1,4 +1,4 @@
-"""`edgetrain cache verify --run`: whether schedules hold what they say, on this machine."""
+"""`edgetrain cache verify --run`: verifies results and speed of schedules on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edgetrain check`: does this model train right on this machine."""
+"""`edgetrain check`: does this model train correctly on this machine."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def _least_bytes(compiled: CompiledJob) -> int:
 
 VERB = Verb(
     name="check",
-    summary="prove that a model trains right on this machine",
+    summary="test whether a model trains correctly on this machine",
     description=(
-        "Compiles the model, takes three steps on made-up data, compares its gradients with finite differences, and "
+        "Compiles the model, takes three steps on synthetic data, compares its gradients with finite differences, and "
         "its steps under a tight memory plan with those without one, bit for bit. Exit code 4 names every op that "
         "cannot be imported or differentiated, 1 means that a number was wrong, or that too few gradients could be "
-        "told right from wrong.\n\n" + OVERRIDES_TEXT
+        "verified.\n\n" + OVERRIDES_TEXT
     ),
     words="RECIPE|MODEL.onnx [key=value ...]",
     least_words=1,

@@ -1,4 +1,4 @@
-"""`edgetrain doctor`: what on this machine could stand in the way, each with its remedy."""
+"""`edgetrain doctor`: problems on this machine that would stop edgetrain, each with its remedy."""
 
 from __future__ import annotations
 

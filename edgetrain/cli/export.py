@@ -1,4 +1,4 @@
-"""`edgetrain export`: what a run made, taken elsewhere."""
+"""`edgetrain export`: writes the trained model or the program of a run to another place."""
 
 from __future__ import annotations
 

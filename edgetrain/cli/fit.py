@@ -1,4 +1,4 @@
-"""`edgetrain fit`: trains, inside the budget, and proves it."""
+"""`edgetrain fit`: trains inside the budget, and reports the measured memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`edgetrain plan`: does it fit, and at what price. Compiles no kernels."""
+"""`edgetrain plan`: does training fit a budget, and what does it cost. Compiles no kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom the command line trusts: keys from a file that a flag names, or from the user's configuration."""
+"""Which signatures the command line trusts: keys from a file that a flag names, or from the user's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiler's process, from outside: a job goes in, progress and errors come back."""
+"""Starts the compiler's process, sends it a job, and receives its progress and errors."""
 
 from __future__ import annotations
 

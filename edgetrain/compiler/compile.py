@@ -1,4 +1,4 @@
-"""Asks the compiler for a training graph and its kernels. The compiler is another process: TVM never rides along.
+"""Asks the compiler for a training graph and its kernels. The compiler is another process: TVM is not loaded here.
 
 The answer is a folder in the build cache, keyed by every value it depends on, the compiler's own source included.
 """

@@ -1,8 +1,8 @@
-"""A weight is updated where its gradient is summed: one kernel, and no gradient in memory.
+"""Fuses a weight's update into the kernel that sums its gradient, so that the gradient is never in memory.
 
-The rewrite works on the extracted graph, where the order is known. A gradient and the update that alone reads it become
-one op in the update's place, which is after every reader of the old weight. It is done where a rule writes the joint
-kernel element by element; elsewhere the gradient would only move into the kernel's scratch.
+The rewrite works on the extracted graph, where the order is known. A gradient and the update that is its only reader
+become one op in the update's place, which is after every reader of the old weight. It is done where a rule completes
+each element of the gradient in place; with other rules the gradient would only move into the kernel's scratch.
 """
 
 from __future__ import annotations

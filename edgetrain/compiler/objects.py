@@ -1,4 +1,4 @@
-"""Kernels as objects, one each, kept by what they are: the same kernel, target and schedule never meets LLVM twice."""
+"""One object file for each kernel, cached by content: LLVM compiles a kernel once for a target and a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process does before it loads TVM, so that loading takes a second and not three."""
+"""Hides PyTorch from a process before it loads TVM, so that loading takes one second instead of three."""
 
 from __future__ import annotations
 

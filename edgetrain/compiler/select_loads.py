@@ -1,4 +1,4 @@
-"""A pass that reads both sides of a choice before choosing, where both may be read: then choosing needs no branch.
+"""A pass that loads both operands of a `Select` first, where both are inside their buffers: no branch is needed.
 
 TVM rewrites `Select(won, dy[i], 0)` to a branch round the load, since it does not know that `dy[i]` exists whatever
 `won` is. LLVM vectorises such a loop with masked loads where the target has them, and badly or not at all elsewhere.

@@ -1,9 +1,9 @@
-"""A pass that puts all scratch of one task of a parallel loop together, in lines of the cache that are its own.
+"""A pass that gives each task of a parallel loop its own cache lines, by placing all of its scratch together.
 
-A rule keeps a part of each buffer for each task. Side by side, a part that ends within a line shares it with the next
-task's, and where one task walks over its part in strides, a core's prefetcher runs on into the next one's: lines travel
-from core to core, and a kernel on two cores can take longer than on one. Instead there is one buffer for each type,
-with all parts of the first task, then all parts of the second, a little apart.
+A rule keeps a part of each buffer for each task. If the parts of different tasks are neighbours, a part that ends
+inside a cache line shares it with the next task, and a core's prefetcher reads on into the next task's part. Cache
+lines then move from core to core, and a kernel on two cores can take longer than on one. This pass makes one buffer for
+each type, with all parts of the first task, then all parts of the second, a little apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A processor as `edgetrain_tuner` knows it: for its rules, and in the schedule cache. No TVM."""
+"""Translates a processor to the types of `edgetrain_tuner`: for its rules, and for the schedule cache. No TVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What built something: versions of packages, and edgetrain's own source. Part of every cache key."""
+"""Versions of the packages and a hash of edgetrain's own source: part of every cache key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each op really takes: seconds from a profiling run in place of the roofline's. Joules stay modelled."""
+"""Measured costs: seconds from a profiling run replace those of the roofline. Joules stay modelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates of a device from what its kernels took: the roofline of `analytic.py`, read backwards."""
+"""Rates of a device, fitted to the measured times of its kernels: the inverse of the roofline in `analytic.py`."""
 
 from __future__ import annotations
 

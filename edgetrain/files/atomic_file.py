@@ -1,4 +1,4 @@
-"""Files that are either old or new, never half: temp file, fsync, rename, fsync of the directory."""
+"""Files that hold either the old or the new content, never a part: temp file, fsync, rename, fsync of the directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is trained beside a frozen weight, as plain data, and how it merges into the weight. No TVM here."""
+"""Adapters (trained beside a frozen weight) as plain data, and how they merge into the weight. No TVM here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are one side of a product (matmul, Gemm, convolution), where something can be put beside them."""
+"""Finds weights that are an operand of a matmul, a Gemm or a convolution, where an adapter can be added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fusion spares: the bytes that a step's kernel calls move, and those it would move with a kernel for each op."""
+"""Memory traffic: the bytes that a step's kernels move, and those that it would move without fusion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`If`, `Loop` and `Scan`, gone before anything is compiled: the branch taken, the body as often as it runs."""
+"""Resolves `If`, `Loop` and `Scan` before compilation: takes the known branch, unrolls the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX → Relax. The walk and the errors are ours; converters are ours where TVM's trip, TVM's for the rest.
+"""ONNX → Relax. The walk and the errors are ours; converters are ours where TVM's fail, TVM's for the rest.
 
 Real exports compute their shapes at run time (Shape → Gather → Concat → Reshape), carry weights in `Constant` nodes
 and keep `Dropout` and `Identity` from training. With the batch chosen, every tensor's shape is a number as the walk

@@ -1,4 +1,4 @@
-"""Reads the tensors of a PyTorch state file without PyTorch, and without the power of pickle.
+"""Reads the tensors of a PyTorch state file without PyTorch, and without running pickled code.
 
 A pickle is a program. This reader runs it with four names only (a dict, two storage types, the tensor constructor)
 and refuses every other, so that a file can describe tensors and do nothing else. It reads the layout PyTorch wrote

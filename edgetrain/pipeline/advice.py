@@ -1,4 +1,4 @@
-"""Where no plan fits: what would, planned for this very model."""
+"""Where no plan fits: settings that would fit, each planned for this model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door, for CLI and Python alike: what a user names to train, a recipe or a model, becomes a recipe."""
+"""Turns what a user names to train, a recipe or a model, into a recipe. The CLI and Python both use it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where each stay lies: offsets in one arena, so that peak memory is a number known before the run.
+"""Gives each stay (a tensor while it is in memory) an offset in one arena, so that the peak is known before the run.
 
-Packing stays of fixed times into the least height is NP-hard. Here: best fit in a few orders, then the stays that
-stick out at the top are packed first and the rest again, while that helps. Training graphs mostly reach the bound.
+Packing stays of fixed times into the least height is NP-hard. This module packs best fit in a few orders. It then packs
+the stays at the top first and the rest again, while that helps. Training graphs mostly reach the lower bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who holds how much memory at every moment of a planned step: what a picture of a plan shows."""
+"""Which tensors hold how much memory at every moment of a planned step: the data behind a plan's picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory buys: a plan at each of some budgets, from the smallest that works to keeping everything."""
+"""What more memory gains: plans for several budgets, from the smallest that works to keeping everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user learns by measuring a machine: faster schedules, entries of others verified, rates for the planner.
+"""Measures a machine for the user: faster schedules, verified entries of others, rates for the planner.
 
 The commands behind `edgetrain tune`, `cache verify` and `targets calibrate`, with their reports. The search itself
 is the compiler's (`compiler/search`); schedules and rules are `edgetrain_tuner`'s.

@@ -1,4 +1,4 @@
-"""Measures this machine: a few typical programs, kernel by kernel, and its disk; so that plans promise what holds."""
+"""Measures this machine: a few typical programs, kernel by kernel, and its disk, for plans with realistic times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tuning brought, kernel by kernel."""
+"""The report of a tuning run: the time of each kernel before and after."""
 
 from __future__ import annotations
 

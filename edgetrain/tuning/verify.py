@@ -1,4 +1,4 @@
-"""Whether schedules of the cache hold what they say, on this machine and a model's kernels."""
+"""Verifies schedules of the cache on this machine, with a model's kernels: results and speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry of the schedule cache that a trial leaves, whether it won, lost or failed. No TVM."""
+"""The entry of the schedule cache for a trial, whether the schedule won, lost or failed. No TVM."""
 
 from __future__ import annotations
 

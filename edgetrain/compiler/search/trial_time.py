@@ -1,6 +1,6 @@
-"""How long trials before a run may take, from what the run itself will take by the target's rates. No TVM.
+"""How long trials of schedules before a run may take, from the modelled length of the run. No TVM.
 
-Same graph, rates and length, same answer: nothing is measured here.
+The same graph, rates and number of steps give the same time: nothing is measured here.
 """
 
 from __future__ import annotations

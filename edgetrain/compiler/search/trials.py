@@ -1,4 +1,4 @@
-"""Trials of schedules that were not measured on this machine: how they are made, and what came of them. No TVM."""
+"""Trials of schedules that were not measured on this machine: their settings and their results. No TVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries schedules of others on a model's kernels, in the compiler's process: each against the rule's, then kept.
+"""Tries schedules of others on a model's kernels, in the compiler's process, and stores the verdicts.
 
 The measuring is done in yet another process, which may crash or hang.
 """

@@ -1,4 +1,4 @@
-"""Scatter along one axis. Every element asks which updates meet it, so threads never write to one place.
+"""Scatter along one axis. Every element looks for its updates, so no two threads write to one place.
 
 The stock kernel holds a parallel scope that has no place in a kernel of ours; this one costs updates × elements of the
 axis instead, which the orderings and masks that exporters write with it are small enough for.

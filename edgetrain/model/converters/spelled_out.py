@@ -1,4 +1,4 @@
-"""Activations that exporters spell out as products, put together again.
+"""Recognises activations that exporters write as several ops, and makes one op of them.
 
     GELU    x · (1 + erf(x / √2)) · ½        in any order of its factors
             x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) · ½

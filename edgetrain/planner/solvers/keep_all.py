@@ -1,4 +1,4 @@
-"""Every op once, every tensor freed after its last read: the fastest plan, and the hungriest."""
+"""Every op once, every tensor freed after its last read: the fastest plan, and the one with the most memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of a large plan to improve next, with the rest of it held still.
+"""Which part of a large plan to improve next, with the rest of it fixed.
 
 What is kept or recomputed interacts most with its neighbours in the graph, so a neighbourhood is a range of ops: all
 decisions about the tensors they make are free, all others stay as they are.

@@ -1,11 +1,12 @@
-"""Blocks that look alike: which decisions of the program are the same decision, met again.
+"""Finds repeated blocks of a network, so that equal decisions of the integer program can share one variable.
 
-Ops are of one kind if they and what surrounds them look alike: as many operands, of the same sizes, made and read by
-ops of one kind, a few hops far. A network of equal layers has as many ops of each kind as it has layers. A decision
-belongs to two ops, say "run this convolution again before that gradient": it is met again where both kinds come
-together in the same distance, counted in ops of their kind: forward and backward count in opposite directions.
+Two ops are of one kind if they and their neighbours look alike: the same number of operands, of the same sizes, made
+and read by ops of one kind, within a few hops. A network of equal layers has as many ops of each kind as it has
+layers. A decision belongs to two ops, such as "run this convolution again before that gradient". Two decisions are
+equal if their ops have the same kinds and the same distance, counted in ops of their kind; forward and backward count
+in opposite directions.
 
-What is taken for equal need not be: the program stays right, for it only loses the choice to decide them apart.
+Decisions that share a variable need not be equal: the solution stays valid, and only loses the choice to differ.
 """
 
 from __future__ import annotations

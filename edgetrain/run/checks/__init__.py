@@ -1,1 +1,1 @@
-"""Whether a compiled model trains right: gradients against differences of the loss, plans against each other."""
+"""Whether a compiled model trains correctly: gradients against finite differences, plans against each other."""

@@ -1,4 +1,4 @@
-"""Does a compiled model train right? Three questions to the program itself, on made-up data."""
+"""Does a compiled model train correctly? Three tests of the program itself, on synthetic data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CheckReport:
         if self.is_ok:
             return "trains here"
         is_open = all(finding.is_ok or finding.is_open for finding in self.findings)
-        return "runs here; whether it trains right IS NOT SHOWN" if is_open else "DOES NOT train right here"
+        return "runs here; whether it trains correctly IS NOT SHOWN" if is_open else "DOES NOT train correctly here"
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, "is_ok": self.is_ok, **asdict(self)}, indent=1) + "\n"

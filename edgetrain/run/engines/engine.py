@@ -1,4 +1,4 @@
-"""What the training loop needs from a device and from the data: two protocols."""
+"""The two protocols that the training loop uses: one for the device, one for the data."""
 
 from __future__ import annotations
 

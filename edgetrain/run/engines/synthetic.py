@@ -1,4 +1,4 @@
-"""Made-up batches, for programs that are asked whether they are right and not what they learn."""
+"""Synthetic batches, for checks and measurements that need no real data."""
 
 from __future__ import annotations
 

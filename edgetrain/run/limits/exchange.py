@@ -1,4 +1,4 @@
-"""What a running run and the commands beside it say to each other: three small files in its folder.
+"""How a run and the commands beside it exchange messages: three small files in the run folder.
 
     run.lock       held by the run for as long as it runs: the system lets go of it however the run ends
     live.json      what the run says of itself: its plan, its budget, and which request it answered last

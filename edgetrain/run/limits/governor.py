@@ -1,4 +1,4 @@
-"""Keeps a run inside limits that change while it runs: asked between steps, it moves the engine up or down a ladder.
+"""Keeps a run inside limits that change while it runs: between steps, it switches to another plan of the ladder.
 
 A limit is a number of bytes, from the user's budget, from the system's shortage of memory, or from this job's share
 among several. The quickest plan within the least of them runs. Plans change no result, so nothing else depends on

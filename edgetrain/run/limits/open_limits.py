@@ -1,4 +1,4 @@
-"""Who besides the user bounds a run's memory: the system's shortage, and the other jobs of a share."""
+"""Opens the limits on a run's memory besides the user's budget: memory pressure, and the other jobs of a share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the loss is no number any more: what to say, and which checkpoint can still be trusted."""
+"""When the loss is NaN or infinite: the error message, and the last checkpoint that is still good."""
 
 from __future__ import annotations
 

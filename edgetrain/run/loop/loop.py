@@ -1,4 +1,4 @@
-"""The loop itself: one step after another, and what is due between them."""
+"""The loop itself: one step after another, with validation, checkpoints and log lines between them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the operating system and the hardware say: memory of this process, joules, the speed of a disk."""
+"""Measurements by the operating system and the hardware: memory of this process, joules, the speed of a disk."""

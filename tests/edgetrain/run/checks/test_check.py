@@ -63,7 +63,7 @@ def test_one_failed_question_fails_the_check_and_shows() -> None:
     report = CheckReport(model="tiny", findings=(good, bad))
     assert not report.is_ok
     assert report.to_text() == (
-        "steps      ok      losses 1, 0.5\ngradients  FAILED  wrong: `w`\n\ntiny DOES NOT train right here\n"
+        "steps      ok      losses 1, 0.5\ngradients  FAILED  wrong: `w`\n\ntiny DOES NOT train correctly here\n"
     )
     assert json.loads(report.to_json())["is_ok"] is False
     assert CheckReport(model="tiny", findings=(good,)).to_text().endswith("tiny trains here\n")
@@ -76,10 +76,10 @@ def test_an_open_question_is_neither_ok_nor_failed() -> None:
     assert not report.is_ok
     assert report.to_text() == (
         "steps      ok      losses 1, 0.5\ngradients  OPEN    too few are certain\n\n"
-        "tiny runs here; whether it trains right IS NOT SHOWN\n"
+        "tiny runs here; whether it trains correctly IS NOT SHOWN\n"
     )
     bad = Finding(name="plan", is_ok=False, text="other bits")
-    assert CheckReport(model="tiny", findings=(unanswered, bad)).verdict == "DOES NOT train right here"
+    assert CheckReport(model="tiny", findings=(unanswered, bad)).verdict == "DOES NOT train correctly here"
 
 
 def error(name: str, verdict: Verdict) -> GradientError:
