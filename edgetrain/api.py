@@ -1,4 +1,4 @@
-"""The product from Python: `edgetrain.fit` and `edgetrain.plan`.
+"""The Python interface: `edgetrain.fit` and `edgetrain.plan`.
 
 Values of the recipe are keyword arguments named `section_key`: `train_epochs=3` is `train.epochs=3` on the command
 line, `model_classes=5` is `model.classes=5`, `metric="mse"` is `metric=mse`.

@@ -1,4 +1,4 @@
-"""The way in: finds the verb, runs it, and turns whatever comes out into words and an exit code."""
+"""The entry point: finds the verb, runs it, and turns every error into a message and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scene as PNG, by Pillow: an extra, for a device need not carry it."""
+"""A scene as PNG, with Pillow, which is optional: a device need not have it."""
 
 from __future__ import annotations
 

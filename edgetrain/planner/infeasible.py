@@ -1,4 +1,4 @@
-"""What is said where no plan fits the memory, or none keeps the limits on a step."""
+"""The error messages where no plan fits the memory, or none keeps the limits on a step."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""When nothing fits: a bigger budget, a smaller batch, a sparser update; each tried before it is advised.
+"""When nothing fits: a bigger budget, a smaller batch, a sparser update; each is planned before it is advised.
 
-What is tried is built first, which takes longest; then it only matters whether something fits, not what is best.
+Each needs a training graph of its own, and building it takes longest. A plan then only has to fit; it need not be good.
 """
 
 from __future__ import annotations

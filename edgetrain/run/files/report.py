@@ -1,4 +1,4 @@
-"""What a run proves: planned beside measured, the losses, and everything needed to do it again."""
+"""The report of a run: planned and measured memory, the losses, and everything needed to repeat the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question the loop asks between steps, so that no step is torn apart."""
+"""Records Ctrl-C and SIGTERM; the loop looks between steps, so that no step is cut short."""
 
 from __future__ import annotations
 
