@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edgetrain.run.loop.callbacks import History as History
     from edgetrain.run.loop.callbacks import ProgressBar as ProgressBar
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _EXPORTS = {
     "Callback": "edgetrain.run.loop.callbacks",
