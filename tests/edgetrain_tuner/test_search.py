@@ -10,7 +10,7 @@ import pytest
 
 from edgetrain_tuner.measure.outcome import MeasuringLostError, Outcome
 from edgetrain_tuner.schedule import Schedule
-from edgetrain_tuner.search import EXPLORED, Allowance, Entrant, Explorer, Progress, Tunable, race, search
+from edgetrain_tuner.search import EXPLORED, Allowance, Entrant, Explorer, SearchProgress, Tunable, race, search
 
 
 def _schedule(x: int, y: int) -> Schedule:
@@ -109,7 +109,7 @@ def test_the_luckiest_of_many_is_measured_again() -> None:
 @pytest.mark.parametrize("allowed", [1, 7, 30])
 def test_no_more_trials_than_allowed_and_more_for_the_heavy_kernel(allowed: int) -> None:
     landscape = Landscape(lambda x, y: 1.0 + 0.1 * math.sin(x * 12.9 + y * 78.2))
-    done: list[Progress] = []
+    done: list[SearchProgress] = []
     kernels = [_tunable(0, weight=1.0), _tunable(1, weight=8.0)]
     found = search(kernels, landscape, _trials(allowed, landscape), progress=done.append)
     counts = {tuned.number: len(tuned.trials) for tuned in found}

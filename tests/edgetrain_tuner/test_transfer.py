@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from edgetrain_tuner.cache.entry import Check, Entry, Measurement, Target, Versions
-from edgetrain_tuner.transfer import Prospects, choose, claims, donors, prospects, shape_distance, tried
+from edgetrain_tuner.transfer import Prospects, choose, donors, entries_to_verify, prospects, shape_distance, tried
 from tests.edgetrain_tuner.cache.entries import BOARD, HOST, entry, measurement
 
 WORKLOAD = entry().workload
@@ -211,7 +211,7 @@ def test_claims_are_what_is_said_to_be_faster_for_this_very_kernel() -> None:
     one, other = entry(tile=(1, 1)), entry(tile=(2, 2), target=dataclasses.replace(HOST, cpu="other"))
     nothing = entry(tile=(3, 3), outcome="slower")
     foreign = entry(tile=(4, 4), target=BOARD)
-    found = claims(WORKLOAD, HOST, Shelf(one, other, nothing, foreign, _sized(384, 512, 256)))
+    found = entries_to_verify(WORKLOAD, HOST, Shelf(one, other, nothing, foreign, _sized(384, 512, 256)))
     assert {donor.id for donor in found} == {one.id, other.id}
 
 

@@ -184,7 +184,7 @@ class _Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class SearchProgress:
     """After each trial: which kernel, how many trials are done and allowed (0: time decides)."""
 
     number: int
@@ -213,7 +213,7 @@ def search(
     *,
     opened: Callable[[Tunable], str] = lambda _: "",
     closed: Callable[[Tunable], None] = lambda _: None,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[SearchProgress], None] = lambda _: None,
     lost: Callable[[MeasuringLostError], None] = _raised,
 ) -> list[Tuned]:
     """Tunes kernel by kernel, the heaviest first; what one leaves over goes to the rest.
@@ -240,7 +240,7 @@ def search(
             nonlocal spent
             spent += 1
             allowed = allowance.trials or 0
-            progress(Progress(number=number, trials=spent, allowed=allowed, speedup=outcome.speedup))
+            progress(SearchProgress(number=number, trials=spent, allowed=allowed, speedup=outcome.speedup))
 
         try:
             failure = opened(tunable)

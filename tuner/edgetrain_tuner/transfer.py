@@ -20,7 +20,7 @@ SAME, CLASS, FAMILY = "same", "class", "family"
 # Untried, a schedule must promise this much where it was measured on the same kernel, and more on a near one.
 LEAST_SPEEDUP: Mapping[str, float] = {SAME: 1.03, CLASS: 1.08}
 FARTHEST_UNTRIED = 2.0  # doublings of the sizes, all axes together
-MOST_CLAIMS = 3  # of one kernel that are tried at a time
+MOST_UNTRIED = 3  # of one kernel that are tried at a time
 LARGEST_ERROR = 1e-4
 FASTER, FAILED = "faster", "failed"
 
@@ -152,10 +152,10 @@ def prospects(workload: Workload, target: Target, lenders: Lenders, *, machine: 
     untried: dict[Schedule, Donor] = {}
     for donor in sorted(promising, key=lambda donor: (-donor.speedup, donor.id)):
         untried.setdefault(donor.schedule, donor)
-    return Prospects(proven=proven, untried=tuple(untried.values())[:MOST_CLAIMS])
+    return Prospects(proven=proven, untried=tuple(untried.values())[:MOST_UNTRIED])
 
 
-def claims(workload: Workload, target: Target, lenders: Lenders) -> list[Donor]:
+def entries_to_verify(workload: Workload, target: Target, lenders: Lenders) -> list[Donor]:
     """Every entry that says it is faster for this very kernel, on this target or a near one; in the order of ids."""
     found = _sound_donors(workload, target, lenders.lookup(workload.class_, target))
     claimed = [d for d in found if d.likeness == SAME and d.is_faster and _is_near(d.target_distance)]

@@ -29,7 +29,7 @@ from edgetrain_tuner.measure.serve import packed
 from edgetrain_tuner.measure.worker import Worker
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
 from edgetrain_tuner.search import Allowance, Entrant, Tuned, race
-from edgetrain_tuner.transfer import Donor, claims, identity
+from edgetrain_tuner.transfer import Donor, entries_to_verify, identity
 from edgetrain_tuner.workload import workload_of
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,9 @@ def try_faster_entries(bench: TrialBench, stores: ScheduleStores) -> TrialReport
     """Tries every entry that says it is faster for one of the kernels, whatever is known of it here."""
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in bench.extracted.kernels}
     with stores.opened() as levels:
-        found = {symbol: tuple(claims(workload, bench.target, levels)) for symbol, workload in workloads.items()}
+        found = {
+            symbol: tuple(entries_to_verify(workload, bench.target, levels)) for symbol, workload in workloads.items()
+        }
         lent = _Lent.of(bench, workloads, {s: donors for s, donors in found.items() if donors})
         times = StepTimes.of(bench.extracted.graph, workloads, bench.terms.rates)
         return _try_all(bench, lent, times, levels)

@@ -27,7 +27,7 @@ from edgetrain_tuner.measure.serve import packed
 from edgetrain_tuner.measure.worker import Limits, Worker
 from edgetrain_tuner.rules.metaschedule.rule import NAME as META_SCHEDULE
 from edgetrain_tuner.schedule import Schedule, ScheduleRefusedError
-from edgetrain_tuner.search import Allowance, Explorer, Progress, Trial, Tunable, Tuned, search
+from edgetrain_tuner.search import Allowance, Explorer, SearchProgress, Trial, Tunable, Tuned, search
 from edgetrain_tuner.transfer import donors, tried
 from edgetrain_tuner.workload import workload_of
 
@@ -68,7 +68,7 @@ def tune_kernels(extracted: Extracted, request: TuneRequest, progress: Callable[
         ]
         began_s = time.monotonic()
 
-        def told(done: Progress) -> None:
+        def told(done: SearchProgress) -> None:
             elapsed_s = round(time.monotonic() - began_s)
             progress(*((done.trials, done.allowed) if done.allowed else (elapsed_s, round(request.seconds or 0))))
 

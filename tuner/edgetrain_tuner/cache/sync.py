@@ -11,7 +11,7 @@ from edgetrain_tuner.cache.remotes.remote import Listed, Remote, read_as
 from edgetrain_tuner.cache.store import Change, Store
 from edgetrain_tuner.cache.trust import Trust
 
-Progress = Callable[[int, int], None]  # done, of
+ReportCount = Callable[[int, int], None]  # done, of
 
 MOST_ENTRIES = 1_000_000  # of a remote: 4 GB at most
 _PAGE = 500
@@ -33,7 +33,7 @@ class Transfer:
     refused: tuple[Refused, ...] = ()
 
 
-def pull(remote: Remote, store: Store, *, trust: Trust, progress: Progress = lambda *_: None) -> Transfer:
+def pull(remote: Remote, store: Store, *, trust: Trust, progress: ReportCount = lambda *_: None) -> Transfer:
     """Takes everything over that changed since the last pull into this store, which mirrors this one remote.
 
     What is refused is asked for again next time: somebody may have signed or repaired it. Raises `CacheError` where the
@@ -74,7 +74,7 @@ def push(
     name: str,
     everything: bool = False,
     prepare: Callable[[Entry], Entry] = lambda entry: entry,
-    progress: Progress = lambda *_: None,
+    progress: ReportCount = lambda *_: None,
 ) -> Transfer:
     """Gives what changed here since the last whole push under this name; `everything` forgets that there was one.
 
