@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
+
+_QUOTED = re.compile(r"`([^`]+)`")
+_PASTEABLE = re.compile(
+    r"edgetrain\b|'?(--[a-z]|[a-z_]+(\.\w+)*=)"
+)  # a verb, a flag, a key of the recipe with its value
 
 
 class EdgetrainError(Exception):
@@ -30,6 +36,10 @@ class EdgetrainError(Exception):
             lines.append(f"fix: {self.fix}")
         return "\n".join(lines)
 
+    def _render_traceback_(self) -> list[str]:
+        """IPython and notebooks show this instead of a traceback: the user's mistake is not inside edgetrain."""
+        return [f"{type(self).__name__}: {self.what}", *str(self).removeprefix(self.what).strip("\n").splitlines()]
+
     def to_json(self) -> dict[str, object]:
         """Plain data, so that an error crosses from the compiler's process to ours and keeps its type."""
         return {
@@ -37,8 +47,17 @@ class EdgetrainError(Exception):
             "what": self.what,
             "why": self.why,
             "fix": self.fix,
+            "commands": list(pasteable(self.fix)),
             "exit_code": self.exit_code,
         }
+
+
+def pasteable(fix: str) -> tuple[str, ...]:
+    """What of a fix can be pasted: between backticks, whole commands and what to add to one, in order.
+
+    Whatever else stands between backticks names something: a file, a column, a key of a recipe.
+    """
+    return tuple(text for text in _QUOTED.findall(fix) if _PASTEABLE.match(text))
 
 
 class InternalError(EdgetrainError):

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edgetrain.errors import InternalError
+from edgetrain.units import parse_bytes
 
+_BUILDS_LIMIT_BYTES = 10_000_000_000
 _PACKAGE = Path(__file__).resolve().parent
 
 # A wheel carries `targets/` and `recipes/` inside the package; a checkout keeps them beside it, where people look.
@@ -57,6 +59,11 @@ def shares_dir(environment: Mapping[str, str] | None = None) -> Path:
     return user_cache_dir(environment) / "shares"
 
 
+def zig_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where zig keeps what it builds of its own libraries."""
+    return user_cache_dir(environment) / "zig"
+
+
 def schedules_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Where the schedules are kept that this user found, and those that teams share."""
     return user_cache_dir(environment) / "schedules"
@@ -67,6 +74,20 @@ def schedules_path(environment: Mapping[str, str] | None = None) -> Path:
     return schedules_dir(environment) / "user.sqlite"
 
 
+def builds_limit_bytes(environment: Mapping[str, str] | None = None) -> int:
+    """What the build cache may take, as `EDGETRAIN_BUILDS_LIMIT` says: 10 GB without it.
+
+    Raises `UsageError` for what is no size.
+    """
+    text = (os.environ if environment is None else environment).get("EDGETRAIN_BUILDS_LIMIT", "")
+    return parse_bytes(text) if text else _BUILDS_LIMIT_BYTES
+
+
+def served_path(environment: Mapping[str, str] | None = None) -> Path:
+    """The store that `cache serve` serves: apart from the user's own, because others write to it."""
+    return schedules_dir(environment) / "served.sqlite"
+
+
 def teams_dir(environment: Mapping[str, str] | None = None) -> Path:
     """The remotes that schedules were pulled from, and what came from each."""
     return schedules_dir(environment) / "teams"
@@ -75,6 +96,24 @@ def teams_dir(environment: Mapping[str, str] | None = None) -> Path:
 def uses_seed(environment: Mapping[str, str] | None = None) -> bool:
     """Whether schedules that came with edgetrain are used: not with `EDGETRAIN_SCHEDULE_SEED=off`."""
     return (os.environ if environment is None else environment).get("EDGETRAIN_SCHEDULE_SEED", "") != "off"
+
+
+def uses_colour(*, is_terminal: bool, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether messages are coloured: on a terminal, unless `NO_COLOR` is set; elsewhere with `CLICOLOR_FORCE`.
+
+    As https://no-color.org and https://bixense.com/clicolors have it. A terminal of type `dumb` shows none.
+    """
+    found = os.environ if environment is None else environment
+    if found.get("NO_COLOR"):
+        return False
+    if found.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+        return True
+    return is_terminal and found.get("CLICOLOR", "1") != "0" and found.get("TERM") != "dumb"
+
+
+def is_completing(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether it is a shell that calls, to know what TAB could mean: see `edgetrain completion`."""
+    return "_ARGCOMPLETE" in (os.environ if environment is None else environment)
 
 
 def sharing_environment() -> Mapping[str, str]:

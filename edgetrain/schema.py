@@ -36,6 +36,8 @@ class Limits:
 
 
 _REQUIRED = object()
+_LARGEST_INTEGER = 2**63 - 1
+_LARGEST_NUMBER = 3.4028234e38
 
 
 def setting(
@@ -71,12 +73,16 @@ def _text(value: object) -> str:
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _Wrong("a whole number")
+    if abs(value) > _LARGEST_INTEGER:
+        raise _Wrong("a whole number of at most 63 bits")
     return value
 
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise _Wrong("a finite number")
+    if abs(value) > _LARGEST_NUMBER:  # kernels compute in 32 bits, where it would be infinite
+        raise _Wrong("a number of at most 3.4e38")
     return float(value)
 
 
@@ -98,6 +104,15 @@ def _tuple_of(item: Callable[[object], Any], plural: str) -> Callable[[object], 
     return read
 
 
+def _word_or_numbers(value: object) -> str | tuple[float, ...]:
+    if isinstance(value, str):
+        return value
+    try:
+        return _tuple_of(_number, "numbers")(value)
+    except _Wrong:
+        raise _Wrong("a word or a list of numbers") from None
+
+
 def _shapes(value: object) -> dict[str, tuple[int, ...]]:
     if not isinstance(value, Mapping):
         raise _Wrong("a table of shapes, like `{ image = [3, 224, 224] }`")
@@ -108,6 +123,13 @@ def _shapes(value: object) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def _word_lists(value: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping):
+        raise _Wrong("a table of lists of texts")
+    read = _tuple_of(_text, "texts")
+    return {str(name): read(words) for name, words in value.items()}
+
+
 _READERS: Mapping[Any, Callable[[object], Any]] = {
     str: _text,
     int: _integer,
@@ -116,7 +138,9 @@ _READERS: Mapping[Any, Callable[[object], Any]] = {
     tuple[str, ...]: _tuple_of(_text, "texts"),
     tuple[int, ...]: _tuple_of(_integer, "whole numbers"),
     tuple[float, ...]: _tuple_of(_number, "numbers"),
+    str | tuple[float, ...]: _word_or_numbers,
     Mapping[str, tuple[int, ...]]: _shapes,
+    Mapping[str, tuple[str, ...]]: _word_lists,
 }
 
 
@@ -178,6 +202,8 @@ def read_value(kind: Any, value: object, limits: Limits, *, key: str, mistakes: 
 def _bare(kind: Any) -> tuple[Any, bool]:
     """A type without its `| None` and without `NewType`, and whether None was allowed."""
     optional = False
+    if kind in _READERS:
+        return kind, optional
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         (kind,) = (part for part in typing.get_args(kind) if part is not type(None))
         optional = True
@@ -201,7 +227,7 @@ def _broken_limits(value: Any, limits: Limits) -> list[str]:
             broken.append(words.format(f"{bound:g}"))
     if limits.choices:
         for item in items:
-            if item not in limits.choices:
+            if isinstance(item, str) and item not in limits.choices:
                 known = ", ".join(f"`{choice}`" for choice in limits.choices)
                 broken.append(f"one of {known}{close_to(str(item), limits.choices)}")
     if limits.length is not None and isinstance(value, tuple) and len(value) not in (0, limits.length):

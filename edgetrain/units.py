@@ -28,6 +28,7 @@ _BYTE_UNITS: Mapping[str, int] = {
 _SECOND_UNITS: Mapping[str, float] = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 _JOULE_UNITS: Mapping[str, float] = {"uj": 1e-6, "mj": 1e-3, "": 1.0, "j": 1.0, "kj": 1e3, "wh": 3600.0}
 
+_MOST_BYTES = 10**18
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zA-Z]*)\s*\Z")
 
 
@@ -41,6 +42,8 @@ def _parse(text: str, units: Mapping[str, float], what: str, examples: str) -> f
 def parse_bytes(text: str) -> Bytes:
     """`"2GB"`, `"512 KiB"` or `"4096"` as bytes. Raises `UsageError` for anything else."""
     value = _parse(text, _BYTE_UNITS, "a size", "`300MB` (10⁶ bytes), `256KiB` (2¹⁰ bytes) or `4096`")
+    if value > _MOST_BYTES:
+        raise UsageError(f"`{text}` is more than any machine has", fix="write a size of at most `1000000TB`")
     return Bytes(round(value))
 
 

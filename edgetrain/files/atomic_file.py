@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import secrets
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -17,8 +20,12 @@ _FIXES: Mapping[int, str] = {
     errno.EDQUOT: "free space within your quota, or choose another disk with --out",
     errno.EFBIG: "raise the file size limit (`ulimit -f`), or choose another disk with --out",
     errno.EROFS: "choose a folder on a writable disk with --out",
+    errno.ELOOP: "remove the link of that name, or choose another folder with --out",
     errno.EACCES: "choose a folder you may write to with --out",
 }
+_STAGED = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
+_MOST_NAME = 50  # characters of a temp file's name that are its file's; a name may have 255
+_YOUNG_S = 60.0
 _GENERAL_FIX = "check the disk (`dmesg`, `df`), or choose another with --out"
 
 
@@ -26,13 +33,14 @@ _GENERAL_FIX = "check the disk (`dmesg`, `df`), or choose another with --out"
 def replaced_file(path: Path, *, keep_old_as: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write; it takes the place of `path` once the block ends, all of it or not at all.
 
-    If the block or the disk fails, `path` is as before and the temp file is gone. After a power cut a leftover temp
-    file is overwritten by the next write. With `keep_old_as` the old file moves there in the instant before the new
-    one takes its place (a cut between the two leaves no `path`, but the old file under its other name).
+    If the block or the disk fails, `path` is as before and the temp file is gone. A power cut leaves it; then
+    `sweep_staged` removes it. Its name cannot be guessed and the file is new, so nobody can put a link there. With
+    `keep_old_as` the old file moves there in the instant before the new one takes its place (a cut between the two
+    leaves no `path`, but the old file under its other name).
 
     Raises `DeviceError` when the disk refuses: full, read-only, broken.
     """
-    staged = path.with_name(path.name + ".tmp")
+    staged = path.with_name(f".{path.name[:_MOST_NAME]}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open_for_writing(staged) as file:
@@ -52,7 +60,20 @@ def replaced_file(path: Path, *, keep_old_as: Path | None = None) -> Iterator[Bi
 
 
 def open_for_writing(path: Path) -> BinaryIO:
-    return path.open("wb")
+    """A new file. Raises `OSError` where there is anything of that name, a link included."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "wb")
+
+
+def sweep_staged(folder: Path) -> None:
+    """Removes temp files that a killed process left in `folder`. Young ones stay: they may be another command's."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if not _STAGED.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                continue
+            with contextlib.suppress(OSError):
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _YOUNG_S:
+                    Path(entry.path).unlink()
 
 
 def sync_directory(directory: Path) -> None:
@@ -66,7 +87,7 @@ def sync_directory(directory: Path) -> None:
 
 def disk_error(path: Path, error: OSError) -> DeviceError:
     """The system's refusal in the reader's words, with what to do about it."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    reason = error.strerror or str(error)
     kept = "; what the file held before is intact" if path.exists() else ""
     return DeviceError(
         f"cannot write `{path}`",

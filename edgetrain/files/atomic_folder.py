@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from edgetrain.files.scratch import owned_folder, sweep
 
 
 @contextlib.contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
     """An empty directory on the same filesystem as `place`. Whatever is still there at the end is removed."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    path = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-    try:
+    with owned_folder(place.parent, f".{place.name}-") as path:
         yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+
+
+def sweep_beside(place: Path, *, is_held: bool = False) -> int:
+    """Removes what killed processes left of `scratch_directory(place)`; returns how many folders.
+
+    `is_held`: nobody else may write there now, so that what is left is swept however young it is.
+    """
+    return sweep(place.parent.glob(f".{place.name}-*"), is_held=is_held)
 
 
 def move_into_place(source: Path, place: Path) -> None:
@@ -26,11 +31,16 @@ def move_into_place(source: Path, place: Path) -> None:
 
     Raises `OSError` (`ENOTEMPTY` or `EEXIST`) when `place` holds something: then nothing has changed.
     """
+    sync_tree(source)
+    source.rename(place)
+    _sync(place.parent)
+
+
+def sync_tree(source: Path) -> None:
+    """Puts the directory and all below it on the disk."""
     for path in sorted(source.rglob("*")):
         _sync(path)
     _sync(source)
-    source.rename(place)
-    _sync(place.parent)
 
 
 def move_aside(place: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import logging
+import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +17,8 @@ from pathlib import Path
 
 from edgetrain.errors import DeviceError, InternalError
 from edgetrain.files.atomic_folder import move_aside, move_into_place, scratch_directory
+from edgetrain.files.scratch import sweep
+from edgetrain.files.texts import parse_json
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +27,7 @@ INDEX = "entry.json"
 _FORMAT = "edgetrain.cache/1"
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
 _ATTEMPTS = 8  # each lost race means that another process stored the same entry
+_YOUNG_S = 3600.0  # from one stage of a job to the next that reads it
 
 
 def cache_key(*parts: bytes | str | Mapping[str, object]) -> str:
@@ -45,14 +52,39 @@ def file_sha256(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BuildCache:
-    """Entries are directories below `root`. Processes may share it: an entry appears whole, by one rename."""
+    """Entries are directories below `root`. Processes may share it: an entry appears whole, by one rename.
+
+    What was used longest ago goes when there is more than `trim` allows; what was used in the last hour, or is `held`,
+    stays.
+    """
 
     root: Path
 
     def get(self, key: str) -> Path | None:
         """The directory stored under `key`, or none. An entry that was damaged counts as none."""
         place = self._place(key)
-        return place if _is_whole(place) else None
+        if not _is_whole(place):
+            return None
+        with contextlib.suppress(OSError):  # a cache that is only read
+            os.utime(place / INDEX)
+        return place
+
+    def sweep(self) -> int:
+        """Removes what killed processes left of builds that they did not finish; returns how many folders."""
+        return sweep(self.root.glob("*/.*-*")) + sweep(self.root.glob(".*-*"))
+
+    def trim(self, most_bytes: int) -> int:
+        """Removes what was used longest ago until the rest takes at most so much; returns how many bytes went."""
+        found = sorted(_things(self.root), key=lambda thing: thing.used_at)
+        excess = sum(thing.nbytes for thing in found) - most_bytes
+        young = time.time() - _YOUNG_S
+        removed = 0
+        for thing in found:
+            if removed >= excess or thing.used_at > young:
+                break
+            if _removed(thing.path):
+                removed += thing.nbytes
+        return removed
 
     def put(self, key: str, build: Callable[[Path], None]) -> Path:
         """The entry of `key`, made by `build` in an empty directory unless it is there already.
@@ -82,6 +114,59 @@ class BuildCache:
         if not _KEY.match(key):
             raise InternalError(f"`{key}` is not a cache key: use `cache_key`")
         return self.root / key[:2] / key[2:]
+
+
+@contextmanager
+def held(entry: Path) -> Iterator[None]:
+    """While the block lasts, no process trims this entry away."""
+    try:
+        descriptor = os.open(entry / INDEX, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield  # not an entry of a cache: nobody trims it
+        return
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Thing:
+    """An entry, or a file beside the entries: a compiled kernel."""
+
+    path: Path
+    nbytes: int
+    used_at: float
+
+
+def _things(root: Path) -> Iterator[_Thing]:
+    for path in (*root.glob("[0-9a-f]*/[0-9a-f]*"), *root.glob("objects/*/[0-9a-f]*")):
+        with contextlib.suppress(OSError):  # it went meanwhile
+            files = [path / INDEX, *_files_below(path).values()] if path.is_dir() else [path]
+            sizes = [file.stat().st_size for file in set(files)]
+            yield _Thing(path=path, nbytes=sum(sizes), used_at=files[0].stat().st_mtime)
+
+
+def _removed(path: Path) -> bool:
+    """Whether the thing could be removed: not when a process holds it."""
+    try:
+        if path.is_file():
+            path.unlink()
+            return True
+        descriptor = os.open(path / INDEX, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        move_aside(path)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
 
 
 def _store(built: Path, place: Path) -> None:
@@ -152,7 +237,7 @@ def _write_index(directory: Path) -> None:
 
 def _is_whole(directory: Path) -> bool:
     try:
-        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        index = parse_json((directory / INDEX).read_text(encoding="utf-8"))
         found = _files_below(directory)
         expected = index["files"]
         return (

@@ -79,3 +79,15 @@ def test_a_folder_that_is_a_file_is_a_device_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DeviceError), replaced_file(tmp_path / "file" / "below"):
         pytest.fail("there is nothing to write to")
+
+
+def test_nothing_is_written_through_a_link_that_was_put_there(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine")
+    for name in ("file", "file.tmp"):
+        (tmp_path / name).symlink_to(victim)
+    with replaced_file(tmp_path / "file") as file:
+        file.write(b"new")
+    assert victim.read_bytes() == b"mine"
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert not (tmp_path / "file").is_symlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetrain.errors import InternalError
-from edgetrain.files.build_cache import INDEX, BuildCache, cache_key
+from edgetrain.files.build_cache import INDEX, BuildCache, cache_key, held
 
 KEY = cache_key("workload", {"target": "host"})
 
@@ -145,3 +146,50 @@ def test_processes_that_build_the_same_entry_at_once_all_get_the_first(tmp_path:
     assert len({path.read_text() for path in tmp_path.glob("seen-*")}) == 1
     assert len(list(tmp_path.glob("seen-*"))) == 3
     assert len(list(tmp_path.glob("*/*"))) == 1  # no scratch directories are left
+
+
+def fill(cache: BuildCache, name: str, *, used_at: float) -> Path:
+    def build(out: Path) -> None:
+        (out / "data").write_bytes(bytes(1000))
+
+    place = cache.put(cache_key(name), build)
+    os.utime(place / INDEX, (used_at, used_at))
+    return place
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path)
+    places = [fill(cache, str(n), used_at=1_000_000.0 + n) for n in (3, 1, 2)]
+    one = sum(path.stat().st_size for path in places[0].iterdir())
+    assert cache.trim(3 * one) == 0
+    assert cache.trim(2 * one) == one
+    assert [place.exists() for place in places] == [True, False, True]
+
+
+def test_an_entry_that_was_asked_for_counts_as_used(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path)
+    old = fill(cache, "old", used_at=1_000_000.0)
+    fill(cache, "older", used_at=500_000.0)
+    assert cache.get(cache_key("old")) == old
+    cache.trim(0)
+    assert old.exists()  # just used
+    assert cache.get(cache_key("older")) is None
+
+
+def test_an_entry_that_is_held_stays(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path)
+    place = fill(cache, "held", used_at=1_000_000.0)
+    with held(place):
+        assert cache.trim(0) == 0
+        assert place.exists()
+    assert cache.trim(0) > 0
+    assert not place.exists()
+
+
+def test_compiled_kernels_count_and_go_too(tmp_path: Path) -> None:
+    path = tmp_path / "objects" / "ab" / "cdef"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(500))
+    os.utime(path, (1.0, 1.0))
+    assert BuildCache(tmp_path).trim(100) == 500
+    assert not path.exists()
