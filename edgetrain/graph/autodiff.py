@@ -6,6 +6,7 @@ Gradients exist only along paths from a trained parameter to the loss, so a froz
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,20 +44,28 @@ def emit_forward(
     values: dict[Any, Any] = dict(arguments)  # old variable -> new expression, or a tuple of them
     definitions: dict[Any, Any] = {}
     entries: list[TapeEntry] = []
-    updates: list[tuple[Expr, Expr]] = []
+    moved: dict[
+        Any, Expr
+    ] = {}  # a statistic's variable -> its newest value: a layer that is called twice measures twice
+    variable_of: dict[Any, Any] = {}
     for block in function.body.blocks:
         for binding in block.bindings:
             var, expr = binding.var, binding.value
             if not isinstance(expr, relax.Call):
                 values[var] = _resolve(expr, values)
                 continue
-            call = relax.Call(expr.op, [_as_argument(_resolve(a, values)) for a in expr.args], expr.attrs, expr.ty_args)
+            arguments_now = [_as_argument(_resolve(a, values)) for a in expr.args]
+            if moved:
+                arguments_now = [moved.get(a, a) if isinstance(a, relax.Var) else a for a in arguments_now]
+            call = relax.Call(expr.op, arguments_now, expr.attrs, expr.ty_args)
             done = _run_forward(builder, call, definitions, training_batchnorm)
             values[var] = done.outputs[0] if not isinstance(var.ty, relax.TupleType) else done.outputs
             for output in done.outputs:
                 if output is not None:
                     definitions[output] = call
-            updates += done.state_updates
+            for variable, updated in done.state_updates:
+                variable_of[updated] = variable_of.get(variable, variable)
+                moved[variable_of[updated]] = updated
             entries.append(
                 TapeEntry(
                     call=call,
@@ -68,7 +77,9 @@ def emit_forward(
             )
     result = _resolve(function.body.body, values)
     outputs = result if isinstance(result, tuple) else (result,)
-    return Tape(entries=tuple(entries), outputs=tuple(outputs), state_updates=tuple(updates), definitions=definitions)
+    return Tape(
+        entries=tuple(entries), outputs=tuple(outputs), state_updates=tuple(moved.items()), definitions=definitions
+    )
 
 
 def _resolve(expr: Any, values: Mapping[Any, Any]) -> Any:
@@ -167,9 +178,9 @@ def _way_round(tape: Tape, trained: Mapping[Expr, str], output: Expr) -> str:
     if not free:
         return f"replace them in the model: everything trained ({before}) comes before them"
     after = f"the {len(free)} tensors after them" if len(free) > 1 else "the tensor after them"
-    how = "update.mode = 'head' or 'last-k', or update.mode = 'names' with globs"
+    how = "`update.mode=head`, `update.mode=last-k` or `update.mode=names` with globs"
     if len(free) <= _MOST_NAMES:
-        how = f"update.mode = 'names' and update.names = {json.dumps(free)}"
+        how = f"`update.mode=names {shlex.quote(f'update.names={json.dumps(free)}')}`"
     return f"freeze what comes before them ({before}) and train {after}: {how}; or replace them in the model"
 
 

@@ -94,8 +94,8 @@ def _persistent_tensors(
     tensors: dict[str, Tensor] = {}
     initial: dict[str, Array] = {}
 
-    def add(name: str, shape: tuple[int, ...], dtype: str, role: Role) -> None:
-        tensors[name] = Tensor(name=name, shape=shape, dtype=dtype, role=role)
+    def add(name: str, shape: tuple[int, ...], dtype: str, role: Role, bounds: tuple[int, int] | None = None) -> None:
+        tensors[name] = Tensor(name=name, shape=shape, dtype=dtype, role=role, bounds=bounds)
 
     for name, value in model.parameters.items():
         add(name, tuple(value.shape), str(value.dtype), Role.PARAMETER)
@@ -106,8 +106,8 @@ def _persistent_tensors(
             add(state, tensors[name].shape, tensors[name].dtype, Role.STATE)
             initial[state] = np.zeros(tensors[name].shape, tensors[name].dtype)
     for spec in model.inputs:
-        add(spec.name, spec.shape, spec.dtype, Role.INPUT)
-    add(LABELS, loss.label_shape, loss.label_dtype, Role.INPUT)
+        add(spec.name, spec.shape, spec.dtype, Role.INPUT, spec.bounds)
+    add(LABELS, loss.label_shape, loss.label_dtype, Role.INPUT, loss.label_bounds)
     for scalar in optimizer.scalars:
         add(scalar, (), "float32", Role.INPUT)
     add(LOSS, (), "float32", Role.OUTPUT)

@@ -40,7 +40,7 @@ def ctc(options: LossOptions, output_shape: Shape) -> Loss:
         raise UsageError(
             f"train.label_length = {labels} is more than the model's {time} time steps",
             why="a time step gives one label at most",
-            fix=f"set train.label_length = {time} or less",
+            fix=f"set `train.label_length={time}` or less",
         )
     return Loss(
         emit=_emit,
@@ -48,6 +48,7 @@ def ctc(options: LossOptions, output_shape: Shape) -> Loss:
         label_dtype=_LABEL_TYPE,
         absorbs="relax.nn.softmax",
         class_axis=2,
+        label_bounds=(-1, output_shape[2] - 1),  # −1 pads a row
     )
 
 

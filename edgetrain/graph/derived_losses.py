@@ -148,8 +148,10 @@ def _excluded_diagonal(rows: int, dtype: str) -> Callable[[], Any]:
     return excluded_diagonal
 
 
-def _on_classes(name: str, express: Callable[[LossOptions], Any], *, label_dtype: str, softmax: bool) -> MakeLoss:
-    """Integer labels number the classes; others have the output's shape."""
+def _on_classes(
+    name: str, express: Callable[[LossOptions], Any], *, label_dtype: str, softmax: bool, is_any_label: bool = False
+) -> MakeLoss:
+    """Integer labels number the classes, or with `is_any_label` anything; others have the output's shape."""
 
     def make(options: LossOptions, output_shape: Shape) -> Loss:
         if options.temperature <= 0 or options.focal_gamma < 0:
@@ -164,6 +166,7 @@ def _on_classes(name: str, express: Callable[[LossOptions], Any], *, label_dtype
             label_shape=class_labels if label_dtype == "int64" else output_shape,
             label_dtype=label_dtype,
             absorbs="relax.nn.softmax" if softmax else "",
+            label_bounds=(0, output_shape[1] - 1) if label_dtype == "int64" and not is_any_label else None,
         )
 
     return make
@@ -175,7 +178,8 @@ def _contrastive(options: LossOptions, output_shape: Shape) -> Loss:
             f"nt-xent needs an output of shape (batch, features), this model's is {list(output_shape)}",
             fix="flatten the output, or use another loss",
         )
-    return _on_classes("nt-xent", _nt_xent, label_dtype="int64", softmax=False)(options, output_shape)
+    make = _on_classes("nt-xent", _nt_xent, label_dtype="int64", softmax=False, is_any_label=True)
+    return make(options, output_shape)
 
 
 DERIVED_LOSSES: Mapping[str, MakeLoss] = {

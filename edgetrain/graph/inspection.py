@@ -10,8 +10,10 @@ from edgetrain.graph.adapted import adapt
 from edgetrain.graph.autodiff import emit_forward, missing_gradients
 from edgetrain.graph.options import TrainOptions
 from edgetrain.graph.trainable import running_statistics
+from edgetrain.model.class_outputs import class_names_of
 from edgetrain.model.load import opset_of
 from edgetrain.model.model import Model
+from edgetrain.model.tensor_names import onnx_name
 
 
 def inspect(proto: Any, model: Model, options: TrainOptions) -> dict[str, Any]:
@@ -22,7 +24,7 @@ def inspect(proto: Any, model: Model, options: TrainOptions) -> dict[str, Any]:
     return {
         "name": model.name,
         "opset": opset_of(proto),
-        "inputs": [{"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in model.inputs],
+        "inputs": [{"name": onnx_name(i.name), "shape": list(i.shape), "dtype": i.dtype} for i in model.inputs],
         "outputs": [
             {"name": n, "shape": [int(d) for d in ty.shape], "dtype": str(ty.dtype)}
             for n, ty in zip(model.outputs, model.function.body.body.ty.fields, strict=True)
@@ -30,7 +32,7 @@ def inspect(proto: Any, model: Model, options: TrainOptions) -> dict[str, Any]:
         "ops": dict(sorted(Counter(n.op_type for n in proto.graph.node).items(), key=lambda x: (-x[1], x[0]))),
         "parameters": [
             {
-                "name": n,
+                "name": onnx_name(n),
                 "shape": list(a.shape),
                 "bytes": int(a.nbytes),
                 "trained": n in trained,
@@ -40,6 +42,7 @@ def inspect(proto: Any, model: Model, options: TrainOptions) -> dict[str, Any]:
         ],
         "missing_gradients": _missing(model, options, trained),
         "rewrites": list(model.rewrites),
+        "class_names": list(class_names_of(proto)),
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -47,6 +47,9 @@ DTYPE_BYTES: Mapping[str, int] = {
     "bool": 1,
 }
 
+# The types of inputs that may have bounds: those of labels and of places in a table.
+BOUNDED_DTYPES = ("int64", "int32", "int16", "int8", "uint8")
+
 
 class Role(StrEnum):
     """Why a tensor exists. All but `TEMPORARY` live for the whole run, in the persistent part of the arena."""
@@ -72,6 +75,9 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     role: Role
+    bounds: tuple[int, int] | None = (
+        None  # the lowest and the highest value that the host may write, where kernels care
+    )
 
     @property
     def elements(self) -> int:
@@ -127,6 +133,16 @@ class TrainGraph:
         names = dict.fromkeys(n for op in self.functions[function] for n in op.writes)
         return tuple(self.tensors[n] for n in names if self.tensors[n].is_temporary)
 
+    def bounded_inputs(self, function: str) -> tuple[Tensor, ...]:
+        """The inputs of this function that have bounds, in the order of `persistent`."""
+        read = {name for op in self.functions[function] for name in op.reads}
+        return tuple(t for t in self.persistent if t.bounds is not None and t.name in read)
+
+    @property
+    def input_bounds(self) -> Mapping[str, tuple[int, int]]:
+        """The lowest and the highest value of those that have bounds, by name; labels are one of them."""
+        return {tensor.name: tensor.bounds for tensor in self.persistent if tensor.bounds is not None}
+
     def bytes_moved(self, op: Op) -> int:
         return sum(self.tensors[n].nbytes for n in (*op.reads, *op.writes)) + op.total_scratch_bytes
 
@@ -140,6 +156,9 @@ class TrainGraph:
 
 def validate(graph: TrainGraph) -> None:
     """Checks the invariants of the module's docstring. Raises `InternalError` naming the first op that breaks one."""
+    for tensor in graph.tensors.values():
+        if tensor.bounds is not None and (tensor.role is not Role.INPUT or tensor.dtype not in BOUNDED_DTYPES):
+            raise InternalError(f"the {tensor.role} `{tensor.name}` of type {tensor.dtype} cannot have bounds")
     for function, ops in graph.functions.items():
         written: set[str] = set()
         updated: set[str] = set()
@@ -172,7 +191,13 @@ def to_json(graph: TrainGraph) -> str:
         "format": FORMAT,
         "name": graph.name,
         "tensors": [
-            {"name": t.name, "shape": list(t.shape), "dtype": t.dtype, "role": str(t.role)}
+            {
+                "name": t.name,
+                "shape": list(t.shape),
+                "dtype": t.dtype,
+                "role": str(t.role),
+                **({} if t.bounds is None else {"bounds": list(t.bounds)}),
+            }
             for t in graph.tensors.values()
         ],
         "functions": {
@@ -201,7 +226,13 @@ def from_json(text: str) -> TrainGraph:
     if data.get("format") != FORMAT:
         raise InternalError(f"graph has format `{data.get('format')}`, this version reads `{FORMAT}`")
     tensors = {
-        t["name"]: Tensor(name=t["name"], shape=tuple(t["shape"]), dtype=t["dtype"], role=Role(t["role"]))
+        t["name"]: Tensor(
+            name=t["name"],
+            shape=tuple(t["shape"]),
+            dtype=t["dtype"],
+            role=Role(t["role"]),
+            bounds=_bounds(t.get("bounds")),
+        )
         for t in data["tensors"]
     }
     functions = {
@@ -223,3 +254,19 @@ def from_json(text: str) -> TrainGraph:
     graph = TrainGraph(name=data["name"], tensors=tensors, functions=functions)
     validate(graph)
     return graph
+
+
+def _bounds(pair: Any) -> tuple[int, int] | None:
+    """Absent in graphs of programs from before there were bounds: what is fed to them is not checked."""
+    if pair is None:
+        return None
+    if not (isinstance(pair, list) and len(pair) == 2 and all(type(value) is int for value in pair)):
+        raise InternalError(f"bounds are two whole numbers, not {pair!r}")
+    lowest, highest = pair
+    return lowest, highest
+
+
+def without_bounds(graph: TrainGraph) -> TrainGraph:
+    """The same computation: bounds say what may be fed to it, not what it does with that."""
+    tensors = {name: replace(tensor, bounds=None) for name, tensor in graph.tensors.items()}
+    return TrainGraph(name=graph.name, tensors=tensors, functions=graph.functions)

@@ -21,6 +21,7 @@ from edgetrain.graph.options import LoraOptions
 from edgetrain.graph.products import Layout, ProductWeight, product_weights
 from edgetrain.graph.rewrite import Replace, replace_calls
 from edgetrain.model.model import Array, Model
+from edgetrain.model.tensor_names import onnx_name
 
 
 def attach_lora(model: Model, options: LoraOptions, *, whole: Sequence[str] = ()) -> tuple[Model, tuple[Adapter, ...]]:
@@ -30,13 +31,13 @@ def attach_lora(model: Model, options: LoraOptions, *, whole: Sequence[str] = ()
     Raises `UsageError` when no weight matches that can have an adapter.
     """
     able = [w for w in product_weights(model) if w.name not in whole]
-    chosen = [w for w in able if any(fnmatchcase(w.name, glob) for glob in options.targets)]
+    chosen = [w for w in able if any(fnmatchcase(onnx_name(w.name), glob) for glob in options.targets)]
     if not chosen:
-        examples = ", ".join(f"`{w.name}`" for w in able[:5])
+        examples = ", ".join(f"`{onnx_name(w.name)}`" for w in able[:5])
         raise UsageError(
             f"update.targets = {list(options.targets)} match no weight that can have a LoRA adapter",
             why=f"adapters go beside weights of MatMul, Gemm and ungrouped Conv; this model has {len(able)}",
-            fix=f"use globs that match one of: {examples}" if able else "set update.mode = 'full', 'bias' or 'names'",
+            fix=f"use globs that match one of: {examples}" if able else "set `update.mode=full` or `update.mode=bias`",
         )
     adapters: list[Adapter] = []
     added: dict[str, Array] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edgetrain._tvm import dtype_of, relax
+from edgetrain._tvm import constant_like, dtype_of, relax, te
 from edgetrain.errors import UsageError
 from edgetrain.graph.autodiff import differentiate, emit_forward
 from edgetrain.graph.gradients.rule import Expr
@@ -25,6 +25,7 @@ class Loss:
     label_dtype: str
     absorbs: str  # the final op this loss contains already: it works on that op's input
     class_axis: int = 1  # of the output: a softmax along another one is not absorbed
+    label_bounds: tuple[int, int] | None = None  # the lowest and the highest label that a kernel may meet
 
 
 MakeLoss = Callable[[LossOptions, Shape], Loss]
@@ -35,9 +36,16 @@ def class_label_shape(loss: str, output_shape: Shape) -> Shape:
     if len(output_shape) < 2:
         raise UsageError(
             f"{loss} needs an output of shape (batch, classes, …), this model's is {list(output_shape)}",
-            fix="set train.loss = 'bce' or 'mse'",
+            fix="set `train.loss=bce` or `train.loss=mse metric=mse`",
         )
     return (output_shape[0], *output_shape[2:])
+
+
+def scaled_sum(element: Callable[..., Any], shape: Shape, scale: float, name: str) -> Any:
+    """A TE scalar: `scale` times the sum of `element` over all places of the shape."""
+    axes = [te.reduce_axis((0, extent), f"a{i}") for i, extent in enumerate(shape)]
+    total = te.compute((), lambda: te.sum(element(*axes), axis=axes), name=f"{name}_sum")
+    return te.compute((), lambda: total[()] * constant_like(scale, total), name=name)
 
 
 class Recorder:

@@ -41,12 +41,14 @@ def onnx_loss(options: LossOptions, output_shape: Shape) -> Loss:
             fix="end the graph in ReduceMean or ReduceSum over all axes",
         )
     labels = model.inputs[1]
-    return Loss(emit=_emitter(model), label_shape=labels.shape, label_dtype=labels.dtype, absorbs="")
+    return Loss(
+        emit=_emitter(model), label_shape=labels.shape, label_dtype=labels.dtype, absorbs="", label_bounds=labels.bounds
+    )
 
 
 def _parse(graph: str) -> Any:
     if not graph:
-        raise UsageError("train.loss = 'onnx' needs a graph", fix="set train.loss to the path of an .onnx file")
+        raise UsageError("train.loss = 'onnx' needs a graph", fix="name it with `train.loss_graph=LOSS.onnx`")
     try:
         proto = onnx.ModelProto.FromString(base64.b64decode(graph, validate=True))
     except Exception as error:  # base64's own, or protobuf's DecodeError

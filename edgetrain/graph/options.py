@@ -24,6 +24,8 @@ class LossOptions:
     """What some losses take besides output and labels; the others ignore it."""
 
     label_smoothing: float = 0.0  # cross-entropy: the share of the target spread over all classes
+    class_weights: tuple[float, ...] = ()  # cross-entropy: what a label of each class counts; empty: all the same
+    has_label_rows: bool = False  # cross-entropy: a label is a row of shares of each class, not a class's number
     focal_gamma: float = 2.0  # focal: 0 is cross-entropy, more weighs the hard examples more
     temperature: float = 1.0  # kl, distillation and nt-xent: what logits or similarities are divided by
     label_length: int = 0  # ctc: labels in a row at most; 0: as many as the model has time steps
@@ -77,7 +79,9 @@ class TrainOptions:
         return cls(
             **{
                 **data,
-                "loss_options": LossOptions(**data["loss_options"]),
+                "loss_options": LossOptions(
+                    **{**data["loss_options"], "class_weights": tuple(data["loss_options"]["class_weights"])}
+                ),
                 "optimizer": OptimizerOptions(**data["optimizer"]),
                 "update_names": tuple(data["update_names"]),
                 "lora": LoraOptions(**{**lora, "targets": tuple(lora["targets"])}),

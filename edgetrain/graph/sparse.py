@@ -51,7 +51,7 @@ def choose_sparse(model: Model, candidates: Sequence[str], options: TrainOptions
         raise UsageError(
             f"update.mode = 'sparse' needs {missing}",
             why="it selects the tensors that lower the loss most for the memory that training them takes",
-            fix="set update.budget = '100kB' or the like in the recipe",
+            fix="set `update.budget=100kB` or the like",
         )
     costs = update_bytes(model, candidates, options)
     items = [Item(name=n, cost=costs[n], value=float(sparse.scores.get(n, 0.0)), group=n) for n in candidates]
@@ -63,7 +63,7 @@ def choose_sparse(model: Model, candidates: Sequence[str], options: TrainOptions
         raise UsageError(
             f"update.budget = {show_bytes(sparse.budget_bytes)} is too little to train any tensor",
             why=f"the cheapest of them needs {show_bytes(least)}" if least else "every tensor scored 0",
-            fix=f"set update.budget = '{show_bytes_up(least)}' or more" if least else "give other training data",
+            fix=f"set `update.budget={show_bytes_up(least)}` or more" if least else "give other training data",
         )
     spent = sum(i.cost for i in items if i.name in set(chosen))
     log.info("sparse update: %d of %d tensors, %s", len(chosen), len(candidates), show_bytes(spent))

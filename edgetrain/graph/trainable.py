@@ -12,6 +12,7 @@ from edgetrain.graph.options import TrainOptions
 from edgetrain.graph.rewrite import Use, calls, parameter_uses
 from edgetrain.graph.sparse import choose_sparse
 from edgetrain.model.model import Model
+from edgetrain.model.tensor_names import onnx_name
 
 WEIGHTED = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv2d_transpose")
 _NORMS = (
@@ -54,7 +55,7 @@ def select_trainable(model: Model, options: TrainOptions) -> tuple[str, ...]:
         raise UsageError(
             f"update.mode = '{mode}' selects none of the model's {len(candidates)} parameters",
             why=f"globs {list(options.update_names)} match nothing" if mode == "names" else "",
-            fix="`edgetrain inspect MODEL` lists the parameters' names; update.mode = 'full' trains all of them",
+            fix="`edgetrain inspect MODEL --parameters` lists their names; `update.mode=full` trains all of them",
         )
     return tuple(n for n in candidates if n in chosen)
 
@@ -84,7 +85,7 @@ def _full(_model: Model, candidates: Sequence[str], _options: TrainOptions) -> S
 
 
 def _by_name(_model: Model, candidates: Sequence[str], options: TrainOptions) -> Sequence[str]:
-    return [n for n in candidates if any(fnmatchcase(n, glob) for glob in options.update_names)]
+    return [n for n in candidates if any(fnmatchcase(onnx_name(n), glob) for glob in options.update_names)]
 
 
 def _head(model: Model, _candidates: Sequence[str], _options: TrainOptions) -> Sequence[str]:
@@ -94,7 +95,7 @@ def _head(model: Model, _candidates: Sequence[str], _options: TrainOptions) -> S
 
 def _last(model: Model, _candidates: Sequence[str], options: TrainOptions) -> Sequence[str]:
     if options.update_last < 1:
-        raise UsageError(f"update.last = {options.update_last} is less than 1 layer", fix="set update.last = 1 or more")
+        raise UsageError(f"update.last = {options.update_last} is less than 1 layer", fix="set `update.last=1` or more")
     return [n for layer in layers(model)[-options.update_last :] for n in layer]
 
 

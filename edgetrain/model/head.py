@@ -33,6 +33,30 @@ class _Head:
     bias: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSize:
+    """The layer that tells classes apart, by the name that people know it by, and its size."""
+
+    name: str
+    inputs: int
+    outputs: int
+
+
+def head_size(model: onnx.ModelProto, head: str = "", *, output: str = "") -> HeadSize:
+    """The layer that `replace_head` would replace. Needs no weights, only their shapes.
+
+    Raises `ModelError` where there is none.
+    """
+    graph = model.graph
+    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
+    found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
+    _require_own(graph, found)
+    shape = _shape(graph, found.weight)
+    outputs = shape[found.outputs_axis]
+    name = found.weight.removesuffix(".weight") if found.weight.endswith(".weight") else found.node.name
+    return HeadSize(name=name or found.node.output[0], inputs=math.prod(shape) // outputs, outputs=outputs)
+
+
 def replace_head(
     model: onnx.ModelProto, classes: int, seed: int, head: str = "", *, output: str = ""
 ) -> onnx.ModelProto:
@@ -137,14 +161,7 @@ def _attribute(node: Any, name: str, default: Any) -> Any:
 
 def _replace_weights(graph: Any, head: _Head, classes: int, seed: int) -> int:
     """Writes the new parameters; returns the old number of classes."""
-    users = [name for node in graph.node for name in node.input]
-    for name in (head.weight, head.bias):
-        if name and (name not in _stored_names(graph) or users.count(name) != 1):
-            raise ModelError(
-                f"the head `{head.node.name or head.node.output[0]}` cannot be replaced",
-                why=f"`{name}` is computed or shared, not a stored parameter of the head alone",
-                fix="leave out `model.classes`, or export the model with a dense layer of its own at the end",
-            )
+    _require_own(graph, head)
     old = _read(graph, head.weight)
     axis = head.outputs_axis
     features = old.shape[:axis] + old.shape[axis + 1 :]
@@ -155,6 +172,26 @@ def _replace_weights(graph: Any, head: _Head, classes: int, seed: int) -> int:
         shift = _read(graph, head.bias)
         _write(graph, head.bias, np.zeros((*shift.shape[:-1], classes) if shift.ndim else (classes,), shift.dtype))
     return int(old.shape[axis])
+
+
+def _require_own(graph: Any, head: _Head) -> None:
+    """Raises `ModelError` where a parameter of the head is not stored, or read by another node too."""
+    users = [name for node in graph.node for name in node.input]
+    for name in (head.weight, head.bias):
+        if name and (name not in _stored_names(graph) or users.count(name) != 1):
+            raise ModelError(
+                f"the head `{head.node.name or head.node.output[0]}` cannot be replaced",
+                why=f"`{name}` is computed or shared, not a stored parameter of the head alone",
+                fix="leave out `model.classes`, or export the model with a dense layer of its own at the end",
+            )
+
+
+def _shape(graph: Any, name: str) -> tuple[int, ...]:
+    """Of a stored tensor, whose values may lie in another file."""
+    stored = next((t for t in graph.initializer if t.name == name), None)
+    if stored is None:
+        stored = _attribute(next(n for n in graph.node if name in n.output), "value", None)
+    return tuple(int(d) for d in stored.dims)
 
 
 def _read(graph: Any, name: str) -> Array:

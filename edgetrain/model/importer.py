@@ -13,9 +13,11 @@ from typing import Any
 
 from edgetrain._tvm import relax
 from edgetrain.errors import ModelError, UnsupportedError
+from edgetrain.model.input_bounds import input_bounds
 from edgetrain.model.inputs import bind_inputs
 from edgetrain.model.load import opset_of
 from edgetrain.model.model import InputSpec, Model
+from edgetrain.model.tensor_names import graph_name
 from edgetrain.model.walk import Walk
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ def import_model(
     bound = bind_inputs(proto.graph, stored, batch=batch, shapes=shapes)
     builder = relax.BlockBuilder()
     walk = Walk(builder, opset=opset_of(proto), rebound_batch=batch if bound.rebound else None)
-    inputs = {n: _variable(n, s, bound.dtypes[n]) for n, s in bound.shapes.items()}
+    inputs = {n: _variable(graph_name(n), s, bound.dtypes[n]) for n, s in bound.shapes.items()}
     with builder.function("forward"):
         with builder.dataflow():
             made = walk.run(proto.graph, inputs=inputs, known=bound.values)
@@ -47,13 +49,18 @@ def import_model(
     if (output or declared[0]) not in made or (not output and len(made) < len(set(declared))):
         raise _unsupported(name, walk.problems)
     left_out = [n for n in declared if n not in outputs]
-    module, used = _without_dead_code(builder.get(), walk.variables)
+    built = builder.get()
+    bounds = input_bounds(built["forward"], inputs, walk.requirements)
+    module, used = _without_dead_code(built, walk.variables)
     log.info("imported %s: %d nodes, %d parameters", name, walk.converted, len(used))
     return Model(
         name=name,
         function=module["forward"],
         module=module,
-        inputs=tuple(InputSpec(name=n, shape=s, dtype=bound.dtypes[n]) for n, s in bound.shapes.items()),
+        inputs=tuple(
+            InputSpec(name=graph_name(n), shape=s, dtype=bound.dtypes[n], bounds=bounds.get(n))
+            for n, s in bound.shapes.items()
+        ),
         outputs=tuple(outputs),
         parameters={n: walk.parameters[n] for n in used},
         sources=walk.sources,

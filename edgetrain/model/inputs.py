@@ -135,6 +135,6 @@ def _unsettled(problems: Sequence[str], inputs: Sequence[str]) -> ModelError:
     return ModelError(
         "the model's input shapes are not settled: " + "; ".join(problems),
         why=f"a training graph is compiled for fixed sizes; the file declares {', '.join(inputs) or 'no inputs'}",
-        fix="set `model.inputs.NAME = [...]` in the recipe, set train.batch to the fixed batch, or export the "
-        "model with a dynamic first dimension",
+        fix="set its sizes without the batch, like `'model.inputs.NAME=[3, 224, 224]'`, set train.batch to the fixed "
+        "batch, or export the model with a dynamic first dimension",
     )

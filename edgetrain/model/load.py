@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from edgetrain.errors import ModelError, UnsupportedError
+from edgetrain.files.regular_file import require_regular
 
 OPSETS = range(7, 27)  # what the converters are written for; before 7, broadcasting was an attribute
 ONNX_DOMAINS = ("", "ai.onnx")
@@ -19,6 +20,7 @@ def load_onnx(path: Path) -> Any:
     Raises `ModelError` when the file is missing, unreadable or not a valid ONNX model, and `UnsupportedError` for
     an opset outside `OPSETS`.
     """
+    require_regular(path, ModelError)
     if not path.is_file():
         raise ModelError(
             f"no model file at `{path}`",
@@ -27,6 +29,8 @@ def load_onnx(path: Path) -> Any:
         )
     proto = _parsed(path)
     side_files = sorted(_locations(proto.graph))
+    for name in side_files:
+        require_regular(path.parent / name, ModelError)
     try:
         onnx.load_external_data_for_model(proto, str(path.parent))
     except Exception as error:  # OSError, ValidationError and ValueError, by what is wrong with the file

@@ -19,6 +19,9 @@ class InputSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
+    bounds: tuple[int, int] | None = (
+        None  # the lowest and the highest value it may hold, where it is a place in a table
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +33,7 @@ class Model:
     module: Any  # tvm.IRModule that holds the PrimFuncs `function` may call
     inputs: tuple[InputSpec, ...]
     outputs: tuple[str, ...]  # the first is the one that is trained
-    parameters: Mapping[str, Array]  # by ONNX initializer name
+    parameters: Mapping[str, Array]  # by `graph_name` of the ONNX initializer, as are the names of `inputs`
     sources: Mapping[str, str]  # name of a bound variable -> the ONNX node it came from
     rewrites: tuple[str, ...]  # what the normalising pass changed, one line each
 

@@ -44,7 +44,7 @@ def trained_output(proto: Any, name: str = "") -> str:
         raise UsageError(
             f"the model has no output `{name}`",
             why=f"its outputs are {_listed(outputs)}",
-            fix="set `model.output` to one of them, or leave it out",
+            fix="set `model.output=NAME` to one of them, or leave it out",
         )
     if len(outputs) <= 1:
         return "".join(outputs)  # whatever keeps it from being trained is found, and named, on the way

@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from edgetrain.errors import ModelError
+from edgetrain.files.regular_file import require_regular
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
@@ -87,6 +88,7 @@ def read_torch_state(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
     Raises `ModelError` for another layout, a truncated file, or a pickle that names anything but tensors.
     """
+    require_regular(path, ModelError)
     try:
         with path.open("rb") as file:
             return _read(file)

@@ -17,10 +17,12 @@ from edgetrain.model.captured_names import captured_names
 from edgetrain.model.control_flow import take_branch, unroll_loop, unroll_scan
 from edgetrain.model.converters import CONVERTERS, FOREIGN_CONVERTERS, CannotConvert, NodeContext
 from edgetrain.model.fold import fold_node, is_small, known_extent
+from edgetrain.model.input_bounds import Requirement
 from edgetrain.model.load import ONNX_DOMAINS, require_text
 from edgetrain.model.model import Array
 from edgetrain.model.scope import MISSING, Deferred, DeferredNode, Missing, Scope, Stored, Value, is_half, stored
 from edgetrain.model.stock import convert_with_stock, stock_ops
+from edgetrain.model.tensor_names import graph_name
 
 MAXIMUM_NODES = 50_000  # after unrolling: what a graph builder and a planner still finish
 MAXIMUM_ELEMENTS = 1 << 40  # of one tensor: more than any device holds
@@ -53,6 +55,7 @@ class Walk:
         self.sources: dict[str, str] = {}
         self.rewrites: list[str] = []
         self.problems: list[str] = []
+        self.requirements: list[Requirement] = []
         self.converted = 0
 
     def run(self, graph: Any, *, inputs: Mapping[str, Any], known: Mapping[str, Array]) -> dict[str, Any]:
@@ -104,11 +107,15 @@ class Walk:
             case _:
                 return None
 
+    def require(self, expr: Any, lowest: int, highest: int) -> None:
+        """See `Resolver`."""
+        self.requirements.append(Requirement(expr=expr, lowest=lowest, highest=highest))
+
     def _known_inputs(self, node: Any, scope: Scope) -> list[Array | None]:
         return [self.known(scope[n]) if n else None for n in node.input]
 
     def _parameter(self, value: Stored) -> Any:
-        name = value.name
+        name = graph_name(value.name)
         while name in self.variables:
             name += "'"  # the branches and bodies of a graph may use a name again
         self.variables[name] = relax.Var(name, relax.TensorType(value.array.shape, str(value.array.dtype)))

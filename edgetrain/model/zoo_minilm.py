@@ -17,8 +17,8 @@ import onnx
 from onnx import TensorProto
 
 from edgetrain.errors import ModelError
+from edgetrain.files.safetensors_file import read_safetensors
 from edgetrain.model.onnx_build import FloatArray, GraphWriter
-from edgetrain.model.safetensors_file import read_safetensors
 from edgetrain.model.zoo_weights import MINILM
 
 _WEIGHTS = "model/model.safetensors"

@@ -190,6 +190,7 @@ def _angles(context: NodeContext, index: int, pairs: int) -> Any:
     """(batch, 1, sequence, pairs), looked up where the node has positions."""
     table = _settled(context, index)
     if context.has(3):
+        context.require_index(3, shape_of(table)[0], from_end=False)
         table = context.emit(relax.op.take(table, context.input(3), 0, mode="clip"))
     if shape_of(table)[-1] != pairs:
         raise CannotConvert(f"its table has {shape_of(table)[-1]} angles for {pairs} pairs of features")

@@ -26,6 +26,9 @@ class Resolver(Protocol):
     def known(self, value: Any) -> Array | None:
         """The array that `value` is before the model runs, None where it depends on data."""
 
+    def require(self, expr: Any, lowest: int, highest: int) -> None:
+        """Notes that every element of `expr`, whole numbers, must be from `lowest` to `highest`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
@@ -79,6 +82,13 @@ class NodeContext:
         value = self.integers(index, name)
         attribute = self.attribute(name, None)
         return [int(v) for v in attribute] if value is None and attribute is not None else value
+
+    def require_index(self, index: int, size: int, *, from_end: bool = True) -> None:
+        """Input `index` holds places among `size` elements; with `from_end` a negative one counts from the end.
+
+        What of it the caller feeds is checked before the model runs.
+        """
+        self.resolver.require(self.input(index), -size if from_end else 0, size - 1)
 
     def emit(self, expr: Any) -> Any:
         return self.builder.emit(expr)

@@ -1,6 +1,7 @@
 """Lookups and masks. A negative index counts from the end, in constants and in data.
 
-Lookups clip (`mode="clip"`): an index out of bounds in the data must not read or, backwards, write foreign memory.
+An index that comes from an input of the model is checked before the model runs (`require_index`). Lookups clip all the
+same (`mode="clip"`): one that the model computes must not read or, backwards, write foreign memory either.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def _gather_known(context: NodeContext, data: Any, indices: Array, axis: int) ->
 
 def _counted_from_start(context: NodeContext, axis: int) -> Any:
     indices = context.input(1)
+    context.require_index(1, shape_of(context.input(0))[axis])
     size = relax.const(shape_of(context.input(0))[axis], dtype_of(indices))
     below = context.emit(relax.op.less(indices, relax.const(0, dtype_of(indices))))
     return context.emit(relax.op.where(below, context.emit(relax.op.add(indices, size)), indices))
@@ -60,6 +62,8 @@ def _gather_nd(context: NodeContext) -> Any:
     data, indices = context.required(0), context.required(1)
     shape, places, lead = shape_of(data), shape_of(indices), int(context.attribute("batch_dims", 0))
     depth = lead + places[-1]
+    if lead < depth <= len(shape):
+        context.require_index(1, max(shape[lead:depth]))  # the parts of a tuple share one tensor: what any may be
     rows = row_numbers(context.emit, indices, shape[lead:depth])
     if lead:
         offsets = np.arange(math.prod(shape[:lead]), dtype=dtype_of(rows)) * math.prod(shape[lead:depth])
@@ -104,6 +108,7 @@ def _scatter_elements(context: NodeContext) -> Any:
     if reduction not in _SCATTERS:
         raise CannotConvert(f"reduction `{reduction}` is not supported, only {', '.join(_SCATTERS)}")
     axis = context.attribute("axis", 0) % len(shape_of(context.required(0)))
+    context.require_index(1, shape_of(context.required(0))[axis])
     return context.emit(relax.op.scatter_elements(*context.inputs, axis=axis, reduction=_SCATTERS[reduction]))
 
 

@@ -25,6 +25,8 @@ def _negative_log_likelihood(context: NodeContext, log_shares: Any) -> Any:
     classes = shape_of(log_shares)[1]
     weight = None
     ignored = context.attribute("ignore_index", None)
+    allowed = (0, classes - 1) if ignored is None else (min(0, int(ignored)), max(classes - 1, int(ignored)))
+    context.resolver.require(context.required(1), *allowed)
     if ignored is not None:
         counts = context.emit(relax.op.not_equal(labels, relax.const(int(ignored), "int64")))
         weight = context.emit(relax.op.astype(counts, dtype_of(log_shares)))

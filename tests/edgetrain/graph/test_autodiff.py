@@ -121,8 +121,8 @@ def test_all_ops_without_a_gradient_are_named_with_their_nodes() -> None:
     assert "Mod `rest`" in caught.value.what
     assert "Mod `remainder`" in caught.value.what
     assert caught.value.fix == (
-        "freeze what comes before them (`w`) and train the tensor after them: update.mode = 'names' and "
-        'update.names = ["v"]; or replace them in the model'
+        "freeze what comes before them (`w`) and train the tensor after them: "
+        "`update.mode=names 'update.names=[\"v\"]'`; or replace them in the model"
     )
 
 

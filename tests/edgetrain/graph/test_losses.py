@@ -77,7 +77,8 @@ class LossCase:
     def name(self) -> str:
         o = self.options
         settings = f"{o.label_smoothing:g}_{o.focal_gamma:g}_{o.temperature:g}".replace(".", "p")
-        return f"{self.loss}_{'x'.join(map(str, self.shape))}_{self.scale:g}_{settings}".replace("-", "_")
+        kind = "_weighted" * bool(o.class_weights) + "_rows" * o.has_label_rows
+        return f"{self.loss}_{'x'.join(map(str, self.shape))}_{self.scale:g}_{settings}{kind}".replace("-", "_")
 
     @property
     def made(self) -> Loss:
@@ -96,6 +97,11 @@ class LossCase:
         labels = rng.standard_normal(made.label_shape)
         if self.loss == "bce":
             labels = rng.uniform(0, 1, made.label_shape)
+        if self.loss == "cross-entropy":  # each label is one class, or shared by two
+            first, second = rng.integers(0, self.shape[1], (2, self.shape[0], *self.shape[2:]))
+            share = rng.choice([0.0, 0.3, 1.0], (*first.shape, 1))
+            mixed = share * np.eye(self.shape[1])[first] + (1 - share) * np.eye(self.shape[1])[second]
+            return output, np.ascontiguousarray(np.moveaxis(mixed, -1, 1))
         if self.loss == "kl":
             labels = np.where(rng.uniform(size=labels.shape) < 0.3, 0.0, np.exp(labels))  # a class with share 0 too
             labels = (labels + 1e-30) / (labels + 1e-30).sum(axis=1, keepdims=True)
@@ -110,6 +116,18 @@ CASES = (
     LossCase(loss="cross-entropy", shape=(3, 4), scale=300.0),
     LossCase(loss="cross-entropy", shape=(4, 5), options=LossOptions(label_smoothing=0.1)),
     LossCase(loss="cross-entropy", shape=(2, 3, 2), options=LossOptions(label_smoothing=0.3)),
+    LossCase(loss="cross-entropy", shape=(6, 3), options=LossOptions(class_weights=(0.5, 1.0, 4.0))),
+    LossCase(
+        loss="cross-entropy", shape=(3, 3, 2), options=LossOptions(class_weights=(0.5, 1.0, 4.0), label_smoothing=0.2)
+    ),
+    LossCase(loss="cross-entropy", shape=(6, 3), options=LossOptions(has_label_rows=True)),
+    LossCase(loss="cross-entropy", shape=(6, 3), options=LossOptions(has_label_rows=True, label_smoothing=0.1)),
+    LossCase(loss="cross-entropy", shape=(2, 3, 2, 2), options=LossOptions(has_label_rows=True)),
+    LossCase(
+        loss="cross-entropy",
+        shape=(6, 3),
+        options=LossOptions(has_label_rows=True, class_weights=(0.5, 1.0, 4.0), label_smoothing=0.1),
+    ),
     LossCase(loss="bce", shape=(3, 2)),
     LossCase(loss="bce", shape=(4,)),
     LossCase(loss="bce", shape=(3, 2), scale=300.0),
@@ -150,8 +168,10 @@ def _log_shares(logits: Array) -> Array:
 def _cross_entropy(output: Array, labels: Array, options: LossOptions) -> float:
     log_shares = _log_shares(_rows(output))
     smoothing = options.label_smoothing
-    target = np.eye(output.shape[1])[labels.reshape(-1)] * (1 - smoothing) + smoothing / output.shape[1]
-    return float(-(target * log_shares).sum(1).mean())
+    shares = _rows(labels) if options.has_label_rows else np.eye(output.shape[1])[labels.reshape(-1)]
+    weights = np.array(options.class_weights or [1.0] * output.shape[1])
+    target = weights * (shares * (1 - smoothing) + smoothing / output.shape[1])
+    return float(-(target * log_shares).sum() / (weights * shares).sum())
 
 
 def _bce(output: Array, labels: Array, _options: LossOptions) -> float:
@@ -229,8 +249,9 @@ def _in_torch(case: LossCase, output: Array, labels: Array) -> tuple[float, Arra
     functional, o = torch.nn.functional, case.options
     x, y = torch.from_numpy(output).requires_grad_(), torch.from_numpy(labels)
     t = o.temperature
+    weights = torch.tensor(o.class_weights, dtype=x.dtype) if o.class_weights else None
     losses: dict[str, Callable[[], Any]] = {
-        "cross-entropy": lambda: functional.cross_entropy(x, y, label_smoothing=o.label_smoothing),
+        "cross-entropy": lambda: functional.cross_entropy(x, y, weight=weights, label_smoothing=o.label_smoothing),
         "bce": lambda: functional.binary_cross_entropy_with_logits(x, y),
         "mse": lambda: functional.mse_loss(x, y),
         "l1": lambda: functional.l1_loss(x, y),
@@ -296,9 +317,14 @@ def test_loss_is_the_formula(case: LossCase, seed: int, machine: Any) -> None:
     assert loss == pytest.approx(REFERENCES[case.loss](output, labels, case.options), rel=1e-10)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.options.label_smoothing == 0], ids=lambda c: c.name)
+HOST_CASES = [
+    c for c in CASES if c.options.label_smoothing == 0 and not c.options.class_weights and not c.options.has_label_rows
+]
+
+
+@pytest.mark.parametrize("case", HOST_CASES, ids=lambda c: c.name)
 def test_the_host_evaluates_the_same_loss(case: LossCase) -> None:
-    """Label smoothing is a matter of training alone: the host's loss leaves it out."""
+    """Label smoothing, weights and mixed labels are a matter of training alone: the host's loss leaves them out."""
     output, labels = case.values(3)
     found = loss_metric(case.loss, case.options).values(output, labels)
     assert found.mean() == pytest.approx(REFERENCES[case.loss](output, labels, case.options), rel=1e-10)
@@ -323,7 +349,12 @@ def test_gradient_is_the_finite_difference_of_the_loss(case: LossCase, machine: 
 @pytest.mark.parametrize("case", [c for c in CASES if c.loss not in ("focal", "nt-xent", "onnx")], ids=lambda c: c.name)
 def test_loss_and_gradient_are_those_of_torch(case: LossCase, machine: Any) -> None:
     output, labels = case.values(2)
-    expected = _in_torch(case, output, labels)
+    if case.options.has_label_rows and case.options.class_weights:  # torch does not divide by the weights of rows
+        labels = labels.argmax(axis=1)
+        expected = _in_torch(case, output, labels)
+        labels = np.eye(output.shape[1])[labels]
+    else:
+        expected = _in_torch(case, output, labels)
     assert expected is not None
     loss, gradient = _run(machine, case, output, labels)
     assert loss == pytest.approx(expected[0], rel=1e-9)
@@ -383,6 +414,7 @@ def test_a_loss_over_classes_refuses_an_output_without_them(loss: str) -> None:
         ("kl", LossOptions(temperature=0.0), "temperature"),
         ("focal", LossOptions(focal_gamma=-1.0), "focal_gamma"),
         ("hinge", LossOptions(), "unknown train.loss `hinge`"),
+        ("cross-entropy", LossOptions(class_weights=(1.0, 2.0)), "2 class weights, and the model has 3 classes"),
         ("onnx", LossOptions(), "needs a graph"),
     ],
 )
@@ -419,3 +451,40 @@ def test_an_onnx_loss_that_ignores_the_output_is_refused() -> None:
     graph = onnx_graph([helper.make_node("ReduceMean", ["labels"], ["loss"], keepdims=0)])
     with pytest.raises(UsageError, match="does not depend"):
         _emit_alone(LossCase(loss="onnx", shape=(4, 3), options=LossOptions(graph=graph)))
+
+
+LABEL_BOUNDS = {"cross-entropy": (0, 2), "focal": (0, 2), "ctc": (-1, 2)}
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "onnx"])
+def test_labels_that_number_classes_have_bounds(name: str) -> None:
+    shape = (2, 5, 3) if name == "ctc" else (2, 3)
+    assert LOSSES[name](LossOptions(), shape).label_bounds == LABEL_BOUNDS.get(name)
+
+
+def test_rows_of_shares_have_no_bounds() -> None:
+    assert LOSSES["cross-entropy"](LossOptions(has_label_rows=True), (2, 3)).label_bounds is None
+
+
+@pytest.mark.parametrize(("ignored", "bounds"), [(None, (0, 2)), (-100, (-100, 2)), (255, (0, 255))])
+def test_labels_of_a_loss_that_is_a_graph_have_bounds_where_it_looks_them_up(
+    ignored: int | None, bounds: tuple[int, int]
+) -> None:
+    settings = {} if ignored is None else {"ignore_index": ignored}
+    nodes = [
+        helper.make_node("ReduceMin", ["labels"], ["label"], axes=[1], keepdims=0),
+        helper.make_node("SoftmaxCrossEntropyLoss", ["output", "label"], ["loss"], **settings),
+    ]
+    assert loss_of_graph(nodes).label_bounds is None  # they are computed
+    nodes = [
+        helper.make_node("Flatten", ["labels"], ["label"], axis=0),
+        helper.make_node("Squeeze", ["label"], ["flat"]),
+        helper.make_node("Concat", ["output"] * 3, ["outputs"], axis=0),
+        helper.make_node("SoftmaxCrossEntropyLoss", ["outputs", "flat"], ["loss"], **settings),
+    ]
+    assert loss_of_graph(nodes).label_bounds == bounds
+
+
+def loss_of_graph(nodes: list[Any]) -> Loss:
+    options = LossOptions(graph=onnx_graph(nodes, labels=TensorProto.INT64))
+    return LOSSES["onnx"](options, (2, 3))

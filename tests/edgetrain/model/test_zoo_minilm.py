@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from edgetrain.errors import ModelError
-from edgetrain.model.safetensors_file import read_safetensors
+from edgetrain.files.safetensors_file import read_safetensors
 from edgetrain.model.zoo_minilm import HEADS, State, build_minilm, find_weights
 
 Array = np.ndarray[Any, Any]
@@ -131,8 +131,8 @@ def test_sentences_that_mean_the_same_are_closer_than_others() -> None:
 
     tokenizer = tokenizer_of(TextSection())
     sentences = ("A man is eating food.", "Someone has a meal.", "The stock market fell sharply today.")
-    found = run(
-        build_minilm(read_safetensors(find_weights()), heads=HEADS), [tokenizer.encode(s, 32) for s in sentences], 32
-    )
+    rows = [tokenizer.inputs(sentence, 32) for sentence in sentences]
+    tokens = [row["input_ids"][row["attention_mask"] == 1].tolist() for row in rows]
+    found = run(build_minilm(read_safetensors(find_weights()), heads=HEADS), tokens, 32)
     unit = found / np.linalg.norm(found, axis=1, keepdims=True)
     assert unit[0] @ unit[1] > unit[0] @ unit[2] + 0.2
