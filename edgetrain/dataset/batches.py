@@ -1,5 +1,7 @@
 """Batches in an order that depends on (seed, epoch) only, written into arrays the caller owns.
 
+Training batches may be augmented: each row then becomes what the epoch makes of it, whichever batch reads it.
+
 A position is a plain value: a stream that starts there goes on bit for bit as one that never stopped.
 """
 
@@ -10,8 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgetrain.dataset.augment.augmentation import Augmentation, Variation
+from edgetrain.dataset.augment.mixing import mix_into
+from edgetrain.dataset.bounds import check_rows
 from edgetrain.dataset.convert import Conversion, convert_sample
-from edgetrain.dataset.samples import Array, Part
+from edgetrain.dataset.samples import Array, Part, sample_name
 from edgetrain.errors import DataError
 
 # What a batch is written into: an array for each of the model's inputs by name, or the array of the only one.
@@ -40,17 +45,14 @@ class BatchStream:
         seed: int,
         conversion: Conversion | None = None,
         position: Position | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
-        if len(part) < batch:
-            raise DataError(
-                f"there are {len(part)} training samples, fewer than one batch of {batch}",
-                why="`data.limit` and `data.validation` count too",
-                fix=f"set `train.batch` to {max(len(part), 1)} or less, or use more data",
-            )
+        require_batch(len(part), batch)
         self._part = part
         self._batch = batch
         self._seed = seed
         self._conversion = conversion or Conversion()
+        self._augmentation = augmentation
         self._position = Position()
         self._order = epoch_order(len(part), seed=seed, epoch=0)
         self.seek(position or Position())
@@ -79,9 +81,20 @@ class BatchStream:
     def fill(self, inputs: Inputs, y_out: Array) -> None:
         """Writes the next batch into the arrays and moves on."""
         start = self._position.index * self._batch
-        fill_rows(self._part, self._order[start : start + self._batch], inputs, y_out, self._conversion)
-        epoch, index = self._position.epoch, self._position.index + 1
+        rows, epoch, index = self._order[start : start + self._batch], self._position.epoch, self._position.index + 1
+        varied = None if self._augmentation is None else self._augmentation.variation(seed=self._seed, epoch=epoch)
+        fill_rows(self._part, rows, inputs, y_out, self._conversion, varied)
         self.seek(Position(epoch=epoch, index=index) if index < self.batches_per_epoch else Position(epoch=epoch + 1))
+
+
+def require_batch(samples: int, batch: int) -> None:
+    """Raises `DataError` where the training part does not fill one batch."""
+    if samples < batch:
+        raise DataError(
+            f"there are {samples} training samples, fewer than one batch of {batch}",
+            why="`data.limit` and `data.validation` count too",
+            fix=f"set `train.batch={max(samples, 1)}` or less, or use more data",
+        )
 
 
 def epoch_order(samples: int, *, seed: int, epoch: int) -> Array:
@@ -101,17 +114,78 @@ def evaluation_batches(part: Part, inputs: Inputs, y_out: Array, conversion: Con
         yield min(batch, len(part) - start)
 
 
-def fill_rows(part: Part, rows: Array, inputs: Inputs, y_out: Array, conversion: Conversion) -> None:
-    """Writes these samples and their labels into the arrays. Classes become one-hot rows where `y_out` has columns."""
+def fill_rows(
+    part: Part,
+    rows: Array,
+    inputs: Inputs,
+    y_out: Array,
+    conversion: Conversion,
+    variation: Variation | None = None,
+) -> None:
+    """Writes these samples and their labels into the arrays, varied where a variation says how.
+
+    Classes become one-hot rows where `y_out` has columns. Raises `DataError` naming the sample that does not fit the
+    model's inputs, or the conversion's bounds.
+    """
     by_name = inputs if isinstance(inputs, Mapping) else {"the input": inputs}
     for slot, row in enumerate(rows):
-        try:
-            # A slice, not an index: the row of an array with one dimension must stay a view.
-            outs = {name: array[slot : slot + 1].reshape(array.shape[1:]) for name, array in by_name.items()}
-            convert_sample(part.features[row], outs, conversion)
-        except DataError as error:
-            raise DataError(f"sample {row}: {error.what}", why=error.why, fix=error.fix) from error
-    labels = part.labels[rows]
+        # A slice, not an index: the row of an array with one dimension must stay a view.
+        outs = {name: array[slot : slot + 1].reshape(array.shape[1:]) for name, array in by_name.items()}
+        _write_sample(part, row, outs, conversion, variation)
+    _write_labels(part.labels[rows], y_out)
+    _check_bounds(part, rows, by_name, y_out, conversion)
+    if variation is not None and variation.mixes:
+        _mix(part, rows, by_name, y_out, conversion, variation)
+
+
+def _check_bounds(part: Part, rows: Array, inputs: Mapping[str, Array], y_out: Array, conversion: Conversion) -> None:
+    """Of the whole batch at once: a look at each sample would cost more than copying it."""
+    for name, bounds in conversion.bounds.items():
+        if name in inputs:
+            check_rows(part, rows, f"`{name}`", inputs[name], bounds)
+    if conversion.label_bounds is not None:
+        check_rows(part, rows, "its label", y_out, conversion.label_bounds)
+
+
+def _write_sample(
+    part: Part, row: int, outs: Mapping[str, Array], conversion: Conversion, variation: Variation | None
+) -> None:
+    change = variation.change(int(row)) if variation is not None else None
+    try:
+        convert_sample(part.features[row], outs, conversion, change)
+    except DataError as error:
+        raise DataError(f"{sample_name(part.features, row)}: {error.what}", why=error.why, fix=error.fix) from error
+
+
+def _mix(
+    part: Part,
+    rows: Array,
+    inputs: Mapping[str, Array],
+    y_out: Array,
+    conversion: Conversion,
+    variation: Variation,
+) -> None:
+    """Mixes each row with another of the part, as that is varied in this epoch, and their labels alike."""
+    if y_out.dtype.kind != "f":
+        raise DataError(
+            f"labels of type `{y_out.dtype}` cannot be mixed",
+            why="they are class numbers, and a mixed sample is a share of two classes",
+            fix="set data.augment.mixup=0 and data.augment.cutmix=0",
+        )
+    ((name, samples),) = inputs.items()
+    mixes = [variation.mix(int(row), samples=len(part)) for row in rows]
+    other = np.empty(samples.shape[1:], samples.dtype)
+    shares = np.empty((len(rows), *[1] * (y_out.ndim - 1)), y_out.dtype)
+    for slot, mix in enumerate(mixes):
+        _write_sample(part, mix.partner, {name: other}, conversion, variation)
+        shares[slot] = mix_into(samples[slot : slot + 1].reshape(other.shape), other, mix)
+    others = np.empty_like(y_out)
+    _write_labels(part.labels[[mix.partner for mix in mixes]], others)
+    y_out *= shares
+    y_out += (1 - shares) * others
+
+
+def _write_labels(labels: Array, y_out: Array) -> None:
     is_class = np.issubdtype(labels.dtype, np.integer)
     if is_class and y_out.ndim == 2 and y_out.shape[1] > 1 and labels.ndim == 1:
         y_out[...] = labels[:, np.newaxis] == np.arange(y_out.shape[1])
@@ -124,14 +198,18 @@ def check_labels(part: Part, classes: int, *, name: str) -> None:
     if not np.issubdtype(part.labels.dtype, np.integer):
         raise DataError(
             f"{name} has labels of type `{part.labels.dtype}` and the model tells {classes} classes apart",
-            fix="store labels as whole numbers, or set `train.loss` to `mse` or `l1`",
+            fix="store labels as whole numbers; if they are values to predict, add `train.loss=mse metric=mse`",
         )
     wrong = np.flatnonzero((part.labels < 0) | (part.labels >= classes))
     if len(wrong):
         largest = int(part.labels.max())
+        # Nobody has so many classes and so few of their samples: these are values.
+        is_value = largest >= max(len(part), 1000)
         raise DataError(
             f"{name} has the label {int(part.labels.flat[wrong[0]])} at sample {int(wrong[0])}, "
             f"outside 0 to {classes - 1}",
             why=f"the model has {classes} outputs; {len(wrong)} of {len(part)} labels are outside",
-            fix=f"set `model.classes = {largest + 1}`, or correct the labels",
+            fix="if the labels are values to predict, add `train.loss=mse metric=mse`; else number the classes from 0"
+            if is_value
+            else f"add `model.classes={max(largest + 1, 2)}`, or correct the labels",
         )

@@ -6,6 +6,9 @@ White space at both ends of that span does not count, as in Magika. Files are op
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +81,7 @@ def _by_ending(folder: Path, endings: Sequence[str], exclude: Sequence[str]) -> 
 
 def _draw(folder: Path, files: Sequence[Path], count: int) -> list[Path]:
     def rank(path: Path) -> str:
-        return hashlib.sha256(path.relative_to(folder).as_posix().encode()).hexdigest()
+        return hashlib.sha256(os.fsencode(path.relative_to(folder))).hexdigest()
 
     large = [path for path in files if path.stat().st_size >= _LEAST_BYTES]
     return sorted(sorted(large, key=rank)[:count])
@@ -92,7 +95,8 @@ def file_tokens(path: Path, settings: BytesSection) -> Array:
             file.seek(max(0, path.stat().st_size - _BLOCK_BYTES))
             tail = file.read(_BLOCK_BYTES).rstrip()
     except OSError as error:
-        raise DataError(f"{path} cannot be read", why=str(error), fix="leave it out with `data.exclude`") from error
+        leaving_out = shlex.quote(f"data.exclude={json.dumps([f'*{path.name}'])}")
+        raise DataError(f"{path} cannot be read", why=str(error), fix=f"leave it out with `{leaving_out}`") from error
     tail = tail[len(tail) - min(len(tail), settings.last) :]
     tokens = np.full(settings.first + settings.last, settings.padding, np.int32)
     tokens[: len(head)] = np.frombuffer(head, np.uint8)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import gzip
 import math
 import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgetrain.dataset.room import require_room
 from edgetrain.dataset.samples import Array, Part, normal_labels
 from edgetrain.errors import DataError
+from edgetrain.files.regular_file import require_regular
 
 _DTYPES: Mapping[int, np.dtype[Any]] = {
     0x08: np.dtype(">u1"),
@@ -46,18 +49,22 @@ def read_idx_folder(folder: Path) -> tuple[Part, Part | None]:
 
 def read_idx(path: Path) -> Array:
     """The array in one IDX file. Raises `DataError` for another format or a file cut short."""
+    require_regular(path, DataError)
     is_compressed = path.suffix == ".gz"
     try:
         with gzip.open(path) if is_compressed else path.open("rb") as file:
             dtype, shape = _read_header(file.read(4), path, file)
             offset = 4 + 4 * len(shape)
             if is_compressed:
-                data = file.read()
+                needed = math.prod(shape) * dtype.itemsize
+                packed = path.stat().st_size
+                require_room(path, unpacked_bytes=needed, packed_bytes=packed, fix="unpack it: then it is mapped")
+                data = file.read(needed + 1)
                 _check_size(path, len(data), dtype, shape)
                 return np.frombuffer(data, dtype).reshape(shape)
         _check_size(path, path.stat().st_size - offset, dtype, shape)
         return np.memmap(path, mode="r", dtype=dtype, shape=shape, offset=offset)
-    except (OSError, EOFError, struct.error) as error:
+    except (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.error) as error:
         raise DataError(f"{path} cannot be read", why=str(error), fix="copy or install the data again") from error
 
 

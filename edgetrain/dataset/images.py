@@ -2,26 +2,32 @@
 
     photos/cat/1.jpg   photos/cat/2.jpg   photos/dog/1.jpg
 
-Where the folder holds `train` and `test`, those are the parts.
+Where the folder holds `train` and `test` (and perhaps `val`), those are the parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgetrain.dataset.folders import ClassFiles, class_files, is_litter, sub_folders
+from edgetrain.dataset.image_check import broken_text, find_broken
+from edgetrain.dataset.override_hint import override_hint
+from edgetrain.dataset.pictures import pillow, read_picture
 from edgetrain.dataset.samples import Array, Part
 from edgetrain.errors import DataError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
+_TRAIN, _TEST, _VALIDATION = "train", "test", ("val", "valid", "validation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFiles:
-    """Images by index as uint8: (height, width) where the file is grey, else (height, width, 3)."""
+    """Images by index as uint8 or uint16: (height, width) where the file is grey, else (height, width, 3)."""
 
     paths: tuple[Path, ...]
 
@@ -29,62 +35,88 @@ class ImageFiles:
         return len(self.paths)
 
     def __getitem__(self, index: Any, /) -> Array:
-        return _open(self.paths[int(index)])
+        return read_picture(self.paths[int(index)])
 
 
-def read_image_folder(folder: Path) -> tuple[Part, Part | None, tuple[str, ...]]:
-    """The training part, the test part where there is one, and the names of the classes in sorted order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFolder:
+    """What a folder of images holds. `notes` are what its reader left out, for the user."""
 
-    Raises `DataError` where there are no images, or where Pillow is not installed.
+    train: Part
+    validation: Part | None
+    test: Part | None
+    class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_image_folder(folder: Path, *, exclude: Sequence[str] = (), skip_broken: bool = False) -> ImageFolder:
+    """The parts, and the names of the classes in sorted order.
+
+    Raises `DataError` where there are no images, where Pillow is not installed, and where files cannot be read; these
+    are left out with `skip_broken`.
     """
-    _pillow()
-    has_parts = (folder / "train").is_dir()
-    train = folder / "train" if has_parts else folder
-    names = tuple(sorted(entry.name for entry in train.iterdir() if entry.is_dir()))
-    part = _read_part(train, names)
-    if not len(part):
+    pillow()
+    present = {entry.name for entry in sub_folders(folder)}
+    has_parts = _TRAIN in present and bool(sub_folders(folder / _TRAIN))
+    found = _class_images(folder / _TRAIN if has_parts else folder, folder, exclude)
+    files = {_TRAIN: found}
+    for name in (_TEST, *_VALIDATION) if has_parts else ():
+        if name in present and any(path.suffix.lower() in SUFFIXES for path in (folder / name).rglob("*")):
+            files[name] = _renumbered(folder / name, _class_images(folder / name, folder, exclude), found.class_names)
+    broken = find_broken([path for part in files.values() for path in part.paths])
+    if broken and not skip_broken:
+        first = next(iter(broken.values()))
         raise DataError(
-            f"{folder} holds no images",
-            why=f"looked for {', '.join(sorted(SUFFIXES))} in a sub-folder for each class",
-            fix="arrange them as `folder/class/image.png`",
+            f"{len(broken)} {'images' if len(broken) > 1 else 'image'} cannot be read: {broken_text(tuple(broken))}",
+            why=f"the first is not an image that can be read: {first.why}",
+            fix=f"repair or remove them, or leave them out with {override_hint('data.corrupt', 'skip')}",
         )
-    test = _read_part(folder / "test", names) if has_parts and (folder / "test").is_dir() else None
-    return part, test, names
+    parts = {name: _part(part, broken) for name, part in files.items()}
+    if not len(parts[_TRAIN]):
+        raise DataError(f"{folder} holds no image that can be read", fix="put whole files in their place")
+    notes = _notes(folder, broken, has_parts=has_parts)
+    return ImageFolder(
+        train=parts[_TRAIN],
+        validation=next((parts[name] for name in _VALIDATION if name in parts), None),
+        test=parts.get(_TEST),
+        class_names=found.class_names,
+        notes=notes,
+    )
 
 
-def _read_part(folder: Path, names: tuple[str, ...]) -> Part:
-    unknown = {entry.name for entry in folder.iterdir() if entry.is_dir()} - set(names)
+def _notes(folder: Path, broken: Mapping[Path, DataError], *, has_parts: bool) -> tuple[str, ...]:
+    notes = []
+    if broken:
+        what = "file that cannot be read is" if len(broken) == 1 else "files that cannot be read are"
+        notes.append(f"{len(broken)} {what} left out: {broken_text(tuple(broken))}")
+    loose = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and not is_litter(path.name)]
+    if loose:
+        where = "train and test" if has_parts else "the folder of a class"
+        notes.append(f"images in {folder} itself, outside of {where}, are left out: {len(loose)}")
+    return tuple(notes)
+
+
+def _class_images(folder: Path, source: Path, exclude: Sequence[str]) -> ClassFiles:
+    try:
+        return class_files(folder, tuple(sorted(SUFFIXES)), exclude=exclude)
+    except DataError as error:
+        raise DataError(
+            f"{source} holds no images", why=error.why, fix="arrange them as `folder/class/image.png`"
+        ) from error
+
+
+def _renumbered(folder: Path, files: ClassFiles, names: tuple[str, ...]) -> ClassFiles:
+    unknown = sorted(set(files.class_names) - set(names))
     if unknown:
         raise DataError(
-            f"{folder} has the class `{min(unknown)}` that the training part lacks",
-            fix="use the same sub-folders in `train` and `test`",
+            f"{folder} has the class `{unknown[0]}` that the training part lacks",
+            fix="use the same sub-folders in each part",
         )
-    paths: list[Path] = []
-    labels: list[int] = []
-    for label, name in enumerate(names):
-        if not (folder / name).is_dir():
-            continue
-        found = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in SUFFIXES)
-        paths += found
-        labels += [label] * len(found)
-    return Part(features=ImageFiles(paths=tuple(paths)), labels=np.array(labels, np.int64))
+    labels = tuple(names.index(files.class_names[label]) for label in files.labels)
+    return ClassFiles(paths=files.paths, labels=labels, class_names=names)
 
 
-def _open(path: Path) -> Array:
-    pillow = _pillow()
-    try:
-        with pillow.open(path) as image:
-            # `L` is grey with 8 bits; everything else (palettes, alpha, 16 bits) becomes plain colour.
-            return np.asarray(image if image.mode == "L" else image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{path} is not an image that can be read", why=str(error), fix="remove the file") from error
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DataError(
-            "a folder of images needs Pillow, which is not installed", fix="pip install 'edgetrain[vision]'"
-        ) from error
-    return Image
+def _part(files: ClassFiles, broken: Mapping[Path, DataError]) -> Part:
+    kept = [(path, label) for path, label in zip(files.paths, files.labels, strict=True) if path not in broken]
+    labels = np.array([label for _, label in kept], np.int64)
+    return Part(features=ImageFiles(paths=tuple(path for path, _ in kept)), labels=labels)

@@ -32,6 +32,7 @@ _SILENT_TAGS = frozenset({"script", "style"})
 _BLANKS = re.compile(r"\s+")
 # More than any model here reads, and little enough to keep the whole corpus in memory.
 _MOST_CHARACTERS = 20_000
+_MOST_BYTES = 1 << 24
 
 
 def read_mails(folder: Path, text: TextSection, *, exclude: Sequence[str] = ()) -> tuple[Part, tuple[str, ...], Array]:
@@ -42,7 +43,7 @@ def read_mails(folder: Path, text: TextSection, *, exclude: Sequence[str] = ()) 
     texts: list[str] = []
     labels: list[int] = []
     for path, label in zip(found.paths, found.labels, strict=True):
-        words = mail_text(path.read_bytes())
+        words = read_mail(path)
         if words:
             texts.append(words)
             labels.append(names.index(mail_class(found.class_names[label])))
@@ -54,6 +55,12 @@ def mail_class(folder: str) -> str:
     """`ham` for `hard-ham-1`, `spam` for `spam-2`, and any other name itself."""
     match = _CLASS.match(folder)
     return match[1] if match else folder
+
+
+def read_mail(path: Path) -> str:
+    """The text of the mail in a file. What follows its first 16 MiB is an attachment, and not read."""
+    with path.open("rb") as file:
+        return mail_text(file.read(_MOST_BYTES))
 
 
 def mail_text(data: bytes) -> str:

@@ -6,18 +6,17 @@ A sample is one array, or several by the names of the model's inputs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from edgetrain.dataset.hold_out import draw, hold_out
+from edgetrain.dataset.reading import Reading
 from edgetrain.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Sample = Array | Mapping[str, Any]
-
-# Part of the split's definition: another number would move samples between training and validation.
-_SPLIT_SEED = 0x5EED
 
 
 class Samples(Protocol):
@@ -66,6 +65,16 @@ class Rows:
         return self.samples[self.indices[index]]
 
 
+def sample_name(samples: Samples, row: int) -> str:
+    """Where a person finds the sample: its file, or its number in the source, whatever part it was drawn into."""
+    while isinstance(samples, Rows):
+        row, samples = int(samples.indices[row]), samples.samples
+    paths = getattr(samples, "paths", None)
+    if isinstance(paths, tuple) and len(paths) == len(samples):  # a file each
+        return f"`{paths[row]}`"
+    return f"sample {row} (counted from 0)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
     """Features and labels of the same length. Integer labels are classes, floating-point labels are values."""
@@ -88,6 +97,15 @@ class Part:
         return Part(features=Rows(samples=self.features, indices=indices), labels=self.labels[indices])
 
 
+def place_in_source(part: Part, row: int) -> int:
+    """The row of the samples that the part was drawn from, where it is some rows of others."""
+    samples = part.features
+    while isinstance(samples, Rows):
+        row = int(samples.indices[row])
+        samples = samples.samples
+    return row
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
     """`validation` is held out of the source's training part; `test` is a part of its own where the source has one."""
@@ -96,7 +114,13 @@ class Dataset:
     train: Part
     validation: Part | None = None
     test: Part | None = None
-    class_names: tuple[str, ...] = ()
+    reading: Reading = field(default_factory=Reading)
+    notes: tuple[str, ...] = ()  # what a user should know of how it was read
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """In the order of the model's outputs; empty where the source has none."""
+        return self.reading.class_names
 
     @property
     def evaluation(self) -> Part | None:
@@ -117,59 +141,53 @@ def split(
     *,
     name: str,
     test: Part | None = None,
+    validation_part: Part | None = None,
     limit: int | None = None,
     test_limit: int | None = None,
     test_share: float = 0.0,
     validation: float = 0.0,
-    class_names: tuple[str, ...] = (),
+    reading: Reading | None = None,
     groups: Array | None = None,
+    stratify: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """A dataset from its source's parts. Which rows are used and held out depends on the numbers given, nothing else.
 
     Where there is no `test` part, the share `test_share` of `part` becomes one. `limit` rows (of the test part
     `test_limit`) are drawn from the whole part, so that a source sorted by class stays balanced; the share
-    `validation` of them (at least one, when it is not 0) is held out. `groups` names the group of each row of `part`
-    (the person, say): no group is in two parts.
+    `validation` of them (at least one, when it is not 0) is held out, unless the source has a part for it. `groups`
+    names the group of each row of `part` (the person, say): no group is in two parts. With `stratify` each class is
+    held out by the same share.
     """
     if len(part) == 0:
         raise DataError(f"{name} holds no training samples", fix="check `data.source`")
+    classes = part.labels if stratify and is_class_labels(part.labels) else None
     if test is None and test_share > 0:
-        rows, test_rows = _hold_out(_draw(len(part), None), groups, test_share)
+        rows, test_rows = hold_out(draw(len(part)), test_share, groups=groups, classes=classes)
         test = part.take(test_rows)
     else:
         rows = np.arange(len(part))
-    order = rows[_draw(len(rows), limit)]
+    order = rows[draw(len(rows), limit)]
     if test is not None and test_limit is not None and test_limit < len(test):
-        test = test.take(np.sort(_draw(len(test), test_limit)))
-    order, held_out = _hold_out(order, groups, validation) if validation > 0 else (np.sort(order), order[:0])
+        test = test.take(np.sort(draw(len(test), test_limit)))
+    if validation_part is None and validation > 0:
+        order, held_out = hold_out(order, validation, groups=groups, classes=classes)
+        validation_part = part.take(held_out) if len(held_out) else None
+    else:
+        order = np.sort(order)
     return Dataset(
         name=name,
         train=part.take(order),
-        validation=part.take(held_out) if len(held_out) else None,
+        validation=validation_part,
         test=test if test is not None and len(test) else None,
-        class_names=class_names,
+        reading=reading or Reading(),
+        notes=notes,
     )
 
 
-def _hold_out(order: Array, groups: Array | None, share: float) -> tuple[Array, Array]:
-    """The rows that stay and those held out, both sorted: the first `share` of `order`, or whole groups of about it.
-
-    At least one row or group is held out, and one stays.
-    """
-    if groups is None:
-        count = min(len(order) - 1, max(1, round(len(order) * share)))
-        return np.sort(order[count:]), np.sort(order[:count])
-    present, group_of, sizes = np.unique(groups[order], return_inverse=True, return_counts=True)
-    drawn = _draw(len(present), None)
-    # The number of groups whose rows together come closest to the share.
-    distance = np.abs(np.cumsum(sizes[drawn]) - share * len(order))
-    count = min(len(present) - 1, int(distance.argmin()) + 1)
-    is_held_out = np.isin(group_of, drawn[:count])
-    return np.sort(order[~is_held_out]), np.sort(order[is_held_out])
-
-
-def _draw(samples: int, limit: int | None) -> Array:
-    return np.random.Generator(np.random.PCG64(_SPLIT_SEED)).permutation(samples)[:limit]
+def is_class_labels(labels: Array) -> bool:
+    """Whether the labels are classes, one for each sample."""
+    return labels.ndim == 1 and bool(np.issubdtype(labels.dtype, np.integer))
 
 
 def from_arrays(
@@ -180,6 +198,7 @@ def from_arrays(
     test: tuple[Samples | Mapping[str, Samples], Any] | None = None,
     limit: int | None = None,
     validation: float = 0.1,
+    stratify: bool = True,
 ) -> Dataset:
     """A dataset over arrays, or over anything with a length and an index that gives one sample.
 
@@ -187,7 +206,7 @@ def from_arrays(
     """
     part = Part(features=_named(features), labels=normal_labels(labels, name))
     test_part = None if test is None else Part(features=_named(test[0]), labels=normal_labels(test[1], name))
-    return split(part, name=name, test=test_part, limit=limit, validation=validation)
+    return split(part, name=name, test=test_part, limit=limit, validation=validation, stratify=stratify)
 
 
 def _named(features: Samples | Mapping[str, Samples]) -> Samples:
@@ -205,15 +224,21 @@ def from_batches(batches: Iterable[tuple[Any, Any]], *, name: str = "the batches
     return from_arrays(np.concatenate(features), np.concatenate(labels), name=name, validation=validation)
 
 
-def normal_labels(labels: Any, name: str) -> Array:
+def normal_labels(labels: Any, name: str, *, values: bool = False) -> Array:
     """Labels as int64 classes or float32 values. Raises `DataError` for anything else, and for negative classes.
 
-    In rows of labels −1 fills the end of those that are shorter than others.
+    In rows of labels −1 fills the end of those that are shorter than others. `values`: the labels are known to be
+    values, and negative whole numbers become float32.
     """
     array = np.asarray(labels)
     if array.dtype == np.bool_ or np.issubdtype(array.dtype, np.integer):
         if array.size and int(array.min()) < (-1 if array.ndim == 2 else 0):
-            raise DataError(f"{name} has the label {int(array.min())}", fix="number the classes from 0")
+            if values:
+                return array.astype(np.float32)
+            raise DataError(
+                f"{name} has the label {int(array.min())}",
+                fix="number the classes from 0; if these are values, add train.loss=mse metric=mse",
+            )
         return array.astype(np.int64)
     if np.issubdtype(array.dtype, np.floating):
         if not np.isfinite(array).all():

@@ -8,7 +8,6 @@ A sample is (channels, time steps). `group` is the person, or whatever must not 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain.dataset.csv import find_label, number_labels, parse_number
+from edgetrain.dataset.csv import number_labels, opened_csv
+from edgetrain.dataset.npz import read_npz_arrays
 from edgetrain.dataset.object_array import read_object_array
+from edgetrain.dataset.override_hint import override_hint
 from edgetrain.dataset.samples import Array, Part, normal_labels
+from edgetrain.dataset.table import find_label
+from edgetrain.dataset.table_cells import finite_number
 from edgetrain.errors import DataError
 from edgetrain.recipes import SeriesSection
 
@@ -62,7 +65,7 @@ def read_series(path: Path, series: SeriesSection, *, label: str = "") -> tuple[
         raise DataError(
             f"{path} has no recording of {series.window} time steps",
             why=f"the longest has {longest}",
-            fix="set `data.series.window` to fewer time steps",
+            fix=f"use windows of fewer time steps, like {override_hint('data.series.window', max(longest, 1))}",
         )
     groups = recordings.groups if recordings.groups is not None else np.arange(len(recordings.values))
     part = Part(
@@ -79,11 +82,7 @@ def window_places(lengths: Sequence[int], *, window: int, hop: int) -> Array:
 
 
 def _read_npz(path: Path, series: SeriesSection, label: str) -> Recordings:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as .npz", why=str(error), fix="write it with `numpy.savez`") from error
+    arrays = read_npz_arrays(path)
     missing = [name for name in ("x", "lengths", "y") if name not in arrays]
     if missing:
         raise DataError(
@@ -109,27 +108,25 @@ def _read_npz(path: Path, series: SeriesSection, label: str) -> Recordings:
 def _read_csv(path: Path, series: SeriesSection, label: str) -> Recordings:
     steps: dict[str, list[list[float]]] = {}
     facts: dict[str, tuple[str, str]] = {}  # recording -> label, group
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            header = [name.strip() for name in next(rows, [])]
-            label_at = find_label(path, header, label)
-            series_at, group_at = (header.index(n) if n in header else None for n in (series.series, series.group))
-            channels = [i for i in range(len(header)) if i not in (label_at, series_at, group_at)]
-            for row in filter(None, rows):
-                if len(row) != len(header):
-                    raise DataError(f"{path}:{rows.line_num} has {len(row)} cells where the header has {len(header)}")
-                fact = (row[label_at].strip(), row[group_at].strip() if group_at is not None else "")
-                key = row[series_at].strip() if series_at is not None else "\0".join(fact)
-                if facts.setdefault(key, fact) != fact:
-                    raise DataError(
-                        f"{path}:{rows.line_num}: recording `{key}` changes its label or group",
-                        fix=f"give each recording a value of its own in the column `{series.series}`",
-                    )
-                cells = [parse_number(path, rows.line_num, header[i], row[i]) for i in channels]
-                steps.setdefault(key, []).append(cells)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as CSV", why=str(error), fix="save it as UTF-8 text") from error
+    with opened_csv(path) as rows:
+        has_decimal_comma = rows.separator != ","
+        header = [name.strip() for name in next(rows, [])]
+        label_at = find_label(str(path), header, label)
+        series_at, group_at = (header.index(n) if n in header else None for n in (series.series, series.group))
+        channels = [i for i in range(len(header)) if i not in (label_at, series_at, group_at)]
+        for row in filter(None, rows):
+            place = f"{path}:{rows.line_num}"
+            if len(row) != len(header):
+                raise DataError(f"{place} has {len(row)} cells where the header has {len(header)}")
+            fact = (row[label_at].strip(), row[group_at].strip() if group_at is not None else "")
+            key = row[series_at].strip() if series_at is not None else "\0".join(fact)
+            if facts.setdefault(key, fact) != fact:
+                raise DataError(
+                    f"{place}: recording `{key}` changes its label or group",
+                    fix=f"give each recording a value of its own in the column `{series.series}`",
+                )
+            cells = [finite_number(place, header[i], row[i], decimal_comma=has_decimal_comma) for i in channels]
+            steps.setdefault(key, []).append(cells)
     if not steps:
         raise DataError(f"{path} is empty", why="there is no row below the header", fix="check `data.source`")
     values, names = number_labels(path, [word for word, _ in facts.values()])
@@ -145,7 +142,7 @@ def _read_watch(path: Path, series: SeriesSection, label: str) -> Recordings:
     """seglearn's file: a dictionary of recordings `X`, exercises `y` with `y_labels`, and `subject`."""
     data = read_object_array(path)
     try:
-        values = tuple(_finite(np.asarray(recording, np.float32), path) for recording in data["X"])
+        values = tuple(_finite(_real(np.asarray(recording), path), path) for recording in data["X"])
         return Recordings(
             values=values,
             labels=normal_labels(data["y"], f"{path}: `y`"),
@@ -156,6 +153,12 @@ def _read_watch(path: Path, series: SeriesSection, label: str) -> Recordings:
         raise DataError(f"{path} does not hold recordings", why=str(error), fix="check `data.source`") from error
 
 
+def _real(values: Array, path: Path) -> Array:
+    if values.dtype.kind == "c":
+        raise DataError(f"{path} holds complex numbers", fix="store their real and imaginary part as two channels")
+    return values.astype(np.float32)
+
+
 def _finite(values: Array, path: Path) -> Array:
     if not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
@@ -163,4 +166,4 @@ def _finite(values: Array, path: Path) -> Array:
     return values
 
 
-_READERS: Mapping[str, Any] = {".npz": _read_npz, ".npy": _read_watch, ".csv": _read_csv}
+_READERS: Mapping[str, Any] = {".npz": _read_npz, ".npy": _read_watch, ".csv": _read_csv, ".tsv": _read_csv}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgetrain.errors import DataError
+from edgetrain.files.regular_file import require_regular
 from edgetrain.locate import data_path
 from edgetrain.schema import close_to
 
@@ -102,4 +103,5 @@ def find_source(source: str, roots: Roots = SYSTEM) -> tuple[Path, str]:
     if path is None or not path.exists():
         why = f"there is no {path}" if path is not None else "the package that holds it is not installed"
         raise DataError(f"the data `{source}` is missing", why=why, fix=place.install or "check `data.source`")
+    require_regular(path, DataError)
     return path, place.format

@@ -8,11 +8,10 @@ A sample is what BERT-like models read: `input_ids`, `attention_mask` and `token
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +19,9 @@ from edgetrain.dataset.csv import number_labels
 from edgetrain.dataset.folders import class_files, content_groups
 from edgetrain.dataset.samples import Array, Part, normal_labels
 from edgetrain.dataset.sources import package_path
-from edgetrain.dataset.wordpiece import WordPiece, read_vocabulary
+from edgetrain.dataset.text_files import json_record, jsonl_lines, read_text
+from edgetrain.dataset.tokenizer_file import SUFFIX, read_tokenizer_file
+from edgetrain.dataset.wordpiece import read_vocabulary
 from edgetrain.errors import DataError
 from edgetrain.recipes import TextSection
 
@@ -36,23 +37,24 @@ _VOCABULARIES: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 }
 
 
+class Tokenizer(Protocol):
+    def inputs(self, text: str, length: int, /) -> Mapping[str, Array]:
+        """What a model reads of a text: `input_ids`, `attention_mask` and `token_type_ids` of that length."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSamples:
     """Texts by index, tokenised when asked for."""
 
     texts: Sequence[str]
-    tokenizer: WordPiece
+    tokenizer: Tokenizer
     length: int
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def __getitem__(self, index: Any, /) -> Mapping[str, Array]:
-        tokens = self.tokenizer.encode(self.texts[int(index)], self.length)
-        ids = np.full(self.length, self.tokenizer.padding, np.int64)
-        ids[: len(tokens)] = tokens
-        mask = (np.arange(self.length) < len(tokens)).astype(np.int64)
-        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros(self.length, np.int64)}
+        return self.tokenizer.inputs(self.texts[int(index)], self.length)
 
 
 def read_texts(
@@ -69,7 +71,7 @@ def read_texts(
     return text_part(texts, normal_labels(values, str(path)), tokenizer, text), names, _groups(texts)
 
 
-def text_part(texts: Sequence[str], labels: Array, tokenizer: WordPiece, text: TextSection) -> Part:
+def text_part(texts: Sequence[str], labels: Array, tokenizer: Tokenizer, text: TextSection) -> Part:
     return Part(features=TokenSamples(texts=texts, tokenizer=tokenizer, length=text.length), labels=labels)
 
 
@@ -77,8 +79,11 @@ def _groups(texts: Sequence[str]) -> Array:
     return content_groups(text.encode() for text in texts)
 
 
-def tokenizer_of(text: TextSection) -> WordPiece:
-    """The tokenizer that the section names. Raises `DataError` with the command that installs a missing one."""
+def tokenizer_of(text: TextSection) -> Tokenizer:
+    """The tokenizer that the section names: a vocab.txt, or a tokenizer.json.
+
+    Raises `DataError` with the command that installs a missing one.
+    """
     if text.vocabulary in _VOCABULARIES:
         module, parts, install = _VOCABULARIES[text.vocabulary]
         path = package_path(module, *parts)
@@ -86,30 +91,18 @@ def tokenizer_of(text: TextSection) -> WordPiece:
             raise DataError(f"the vocabulary `{text.vocabulary}` is not installed", fix=install)
     else:
         path = Path(text.vocabulary).expanduser()
+    if path.suffix.lower() == SUFFIX:
+        return read_tokenizer_file(path, length=text.length)
     return read_vocabulary(path, lowercase=text.lowercase)
-
-
-def read_text(path: Path) -> str:
-    """The file as UTF-8, or as Latin-1 where it is not: old texts are mixed, and each byte has a meaning there."""
-    data = path.read_bytes()
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
 
 
 def _read_jsonl(path: Path, label: str) -> tuple[list[str], list[str]]:
     texts: list[str] = []
     labels: list[str] = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    record = _record(path, number, line, label)
-                    texts.append(record[_TEXT])
-                    labels.append(str(record[label]).strip())
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} cannot be read as JSONL", why=str(error), fix="save it as UTF-8 text") from error
+    for number, line in jsonl_lines(path):
+        record = _record(path, number, line, label)
+        texts.append(record[_TEXT])
+        labels.append(str(record[label]).strip())
     if not texts:
         raise DataError(f"{path} is empty", why="there is no line in it", fix="check `data.source`")
     return texts, labels
@@ -117,11 +110,8 @@ def _read_jsonl(path: Path, label: str) -> tuple[list[str], list[str]]:
 
 def _record(path: Path, number: int, line: str, label: str) -> Mapping[str, Any]:
     example = f'write lines like {{"{_TEXT}": "...", "{label}": "..."}}'
-    try:
-        record = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{path}:{number} is not JSON", why=str(error), fix=example) from error
-    if not isinstance(record, dict) or _TEXT not in record or label not in record:
+    record = json_record(f"{path}:{number}", line, example=example)
+    if _TEXT not in record or label not in record:
         raise DataError(f"{path}:{number} has no `{_TEXT}` and `{label}`", fix=example)
     if not isinstance(record[_TEXT], str) or not isinstance(record[label], str | int | float):
         raise DataError(f"{path}:{number}: `{_TEXT}` must be text, `{label}` a word or a number", fix=example)

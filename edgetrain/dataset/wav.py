@@ -8,7 +8,6 @@ Clips are opened when they are needed.
 
 from __future__ import annotations
 
-import csv
 import wave
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,14 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain.dataset.csv import find_label, number_labels
+from edgetrain.dataset.csv import number_labels, opened_csv
 from edgetrain.dataset.folders import class_files
 from edgetrain.dataset.log_mel import LogMel, log_mel
 from edgetrain.dataset.samples import Array, Part, normal_labels
+from edgetrain.dataset.table import find_label
 from edgetrain.errors import DataError
+from edgetrain.files.regular_file import require_regular
 from edgetrain.recipes import AudioSection
 
 _FILE, _GROUP = "file", "group"
+# The `wave` module raises the last one, without a word, for a chunk that says it is longer than the file.
+_BROKEN = (wave.Error, EOFError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +50,7 @@ def read_wavs(
     path: Path, audio: AudioSection, *, label: str = "", exclude: Sequence[str] = ()
 ) -> tuple[Part, tuple[str, ...], Array | None]:
     """The clips, the names of their classes, and the groups that the CSV file gives (None without)."""
-    settings = LogMel.of(
-        sample_rate=audio.sample_rate,
-        seconds=audio.seconds,
-        window_s=audio.window_ms / 1000,
-        hop_s=audio.hop_ms / 1000,
-        mels=audio.mels,
-    )
+    settings = log_mel_of(audio)
     if path.is_dir():
         found = class_files(path, (".wav",), exclude=exclude)
         clips = Clips(paths=found.paths, settings=settings)
@@ -64,28 +61,35 @@ def read_wavs(
     return part, names, np.array(groups) if groups else None
 
 
+def log_mel_of(audio: AudioSection) -> LogMel:
+    return LogMel.of(
+        sample_rate=audio.sample_rate,
+        seconds=audio.seconds,
+        window_s=audio.window_ms / 1000,
+        hop_s=audio.hop_ms / 1000,
+        mels=audio.mels,
+    )
+
+
 def _read_manifest(path: Path, label: str) -> tuple[tuple[Path, ...], list[str], list[str]]:
     paths: list[Path] = []
     words: list[str] = []
     groups: list[str] = []
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            header = [name.strip() for name in next(rows, [])]
-            label_column = find_label(path, header, label)
-            if _FILE not in header:
-                raise DataError(f"{path} has no column `{_FILE}`", why=f"its columns are {', '.join(header)}")
-            for row in filter(None, rows):
-                if len(row) != len(header):
-                    raise DataError(f"{path}:{rows.line_num} has {len(row)} cells where the header has {len(header)}")
-                clip = path.parent / row[header.index(_FILE)].strip()
-                if not clip.is_file():
-                    raise DataError(f"{path}:{rows.line_num}: there is no file {clip}", fix="correct the path")
-                paths.append(clip)
-                words.append(row[label_column].strip())
-                groups += [row[header.index(_GROUP)].strip()] if _GROUP in header else []
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as CSV", why=str(error), fix="save it as UTF-8 text") from error
+    with opened_csv(path) as rows:
+        header = [name.strip() for name in next(rows, [])]
+        label_column = find_label(str(path), header, label)
+        if _FILE not in header:
+            raise DataError(f"{path} has no column `{_FILE}`", why=f"its columns are {', '.join(header)}")
+        for row in filter(None, rows):
+            if len(row) != len(header):
+                raise DataError(f"{path}:{rows.line_num} has {len(row)} cells where the header has {len(header)}")
+            clip = path.parent / row[header.index(_FILE)].strip()
+            require_regular(clip, DataError)
+            if not clip.is_file():
+                raise DataError(f"{path}:{rows.line_num}: there is no file {clip}", fix="correct the path")
+            paths.append(clip)
+            words.append(row[label_column].strip())
+            groups += [row[header.index(_GROUP)].strip()] if _GROUP in header else []
     if not paths:
         raise DataError(f"{path} is empty", why="there is no row below the header", fix="check `data.source`")
     return tuple(paths), words, groups
@@ -120,6 +124,7 @@ class Recording:
 @contextmanager
 def opened(path: Path) -> Iterator[Recording]:
     """The recording while the context lasts. Raises `DataError` for a file that is cut short, or compressed."""
+    require_regular(path, DataError)
     try:
         with wave.open(str(path), "rb") as file:
             width = file.getsampwidth()
@@ -128,10 +133,10 @@ def opened(path: Path) -> Iterator[Recording]:
             if file.getframerate() <= 0:
                 raise DataError(f"{path} has no sample rate", fix="copy it again")
             yield Recording(path=path, file=file)
-    except (wave.Error, EOFError, OSError) as error:
+    except _BROKEN as error:
         raise DataError(
             f"{path} is not a wav file that can be read",
-            why=str(error) or "it ends within its header",
+            why=str(error) or "it ends before a part that its header speaks of",
             fix="remove the file, or store it as PCM with 8, 16, 24 or 32 bits",
         ) from error
 

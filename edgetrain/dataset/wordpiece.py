@@ -1,7 +1,7 @@
 """BERT's tokenizer: words and punctuation, then the longest known pieces of each word. Pure Python, from a vocab.txt.
 
 The rules are those of the uncased BERT models (Devlin et al.'s `tokenization.py`); a test compares every id with the
-`tokenizers` package. That package is not used itself: it has no wheels for many small devices.
+`tokenizers` package. That package reads every other kind of tokenizer (`tokenizer_file.py`); a vocab.txt needs none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from edgetrain.dataset.samples import Array
 from edgetrain.errors import DataError
+from edgetrain.files.regular_file import require_regular
 
 _CLASSIFY, _SEPARATE, _UNKNOWN, _PAD = "[CLS]", "[SEP]", "[UNK]", "[PAD]"
 _CONTINUES = "##"
@@ -49,6 +53,14 @@ class WordPiece:
                 break
         return [*tokens[: length - 1], self.ids[_SEPARATE]]
 
+    def inputs(self, text: str, length: int, /) -> Mapping[str, Array]:
+        """What BERT-like models read: ids, padded at their end, the mask of those that are no padding, and types."""
+        tokens = self.encode(text, length)
+        ids = np.full(length, self.padding, np.int64)
+        ids[: len(tokens)] = tokens
+        mask = (np.arange(length) < len(tokens)).astype(np.int64)
+        return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros(length, np.int64)}
+
     def words(self, text: str) -> Iterator[str]:
         """Runs of letters, and each mark of punctuation and each ideograph by itself."""
         word: list[str] = []
@@ -59,7 +71,7 @@ class WordPiece:
                     word = []
                 if character != " ":
                     yield character
-            else:
+            elif len(word) <= _LONGEST_WORD:  # of a longer one no more is needed: it is unknown
                 word.append(character)
         if word:
             yield "".join(word)
@@ -97,6 +109,7 @@ class WordPiece:
 
 def read_vocabulary(path: Path, *, lowercase: bool = True) -> WordPiece:
     """The tokenizer of a vocab.txt: one piece on each line. Raises `DataError` where a special token is missing."""
+    require_regular(path, DataError)
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +81,7 @@ def test_features_and_labels_of_a_batch_belong_together() -> None:
 def test_fewer_samples_than_a_batch_is_a_data_error_with_both_counts() -> None:
     with pytest.raises(DataError, match="3 training samples, fewer than one batch of 4") as caught:
         BatchStream(part_of(3), batch=4, seed=0)
-    assert "3 or less" in caught.value.fix
+    assert "`train.batch=3` or less" in caught.value.fix
 
 
 @pytest.mark.parametrize("position", [Position(index=3), Position(index=-1), Position(epoch=-1)])
@@ -116,14 +118,45 @@ def test_values_keep_their_columns() -> None:
 def test_a_broken_sample_is_named_by_its_number() -> None:
     features = np.array([[0.0, 1.0], [np.nan, 0.0]])
     part = Part(features=features, labels=np.array([0, 1]))
-    with pytest.raises(DataError, match=r"sample 1: .*NaN"):
+    with pytest.raises(DataError, match=r"sample 1 \(counted from 0\): .*NaN"):
         list(evaluation_batches(part, np.empty((2, 2), np.float32), np.empty(2, np.int64)))
+
+
+def test_a_broken_sample_of_a_part_is_named_by_its_number_in_the_source() -> None:
+    features = np.zeros((20, 2))
+    features[13] = np.nan
+    part = Part(features=features, labels=np.zeros(20, np.int64)).take(np.arange(19, -1, -1)).take(np.arange(4, 9))
+    with pytest.raises(DataError, match=r"^sample 13 \(counted from 0\): .*NaN"):
+        list(evaluation_batches(part, np.empty((2, 2), np.float32), np.empty(2, np.int64)))
+
+
+def test_a_broken_sample_that_is_a_file_is_named_by_its_path() -> None:
+    clips = Recordings(paths=(Path("dog/1.wav"), Path("dog/2.wav"), Path("cat/3.wav")))
+    part = Part(features=clips, labels=np.zeros(3, np.int64)).take(np.array([2, 1]))
+    with pytest.raises(DataError, match=r"^`dog/2.wav`: .*NaN"):
+        list(evaluation_batches(part, np.empty((2, 2), np.float32), np.empty(2, np.int64)))
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Samples that are a file each; the second of them is broken."""
+
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: Any, /) -> Any:
+        return np.full(2, np.nan if index == 1 else 0.0)
 
 
 def test_a_label_outside_the_models_classes_is_named() -> None:
     check_labels(part_of(3), 3, name="d")
     with pytest.raises(DataError, match="label 3 at sample 3, outside 0 to 2") as caught:
         check_labels(part_of(5), 3, name="d")
-    assert "`model.classes = 5`" in caught.value.fix
+    assert "model.classes=5" in caught.value.fix
+    with pytest.raises(DataError) as caught:
+        check_labels(Part(features=np.zeros((2, 1)), labels=np.array([250_000, 3])), 3, name="d")
+    assert "train.loss=mse metric=mse" in caught.value.fix
     with pytest.raises(DataError, match="float32"):
         check_labels(Part(features=np.zeros((1, 1)), labels=np.zeros(1, np.float32)), 3, name="d")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetrain.dataset.convert import Conversion, check_sample, convert, convert_sample
+from edgetrain.dataset.convert import Conversion, check_sample, convert, convert_sample, fitting_note
 from edgetrain.errors import DataError
 
 
@@ -64,7 +64,7 @@ def test_colour_images_become_channels_first() -> None:
 def test_a_grey_image_is_repeated_only_when_asked() -> None:
     image = np.random.default_rng(0).random((4, 4), np.float32)
     assert np.array_equal(converted(image, (3, 4, 4), channels=3), np.stack([image] * 3))
-    with pytest.raises(DataError, match=r"`data\.channels = 3`"):
+    with pytest.raises(DataError, match=r"data\.channels=3"):
         converted(image, (3, 4, 4))
 
 
@@ -85,7 +85,7 @@ def test_flat_features_and_images_convert_into_each_other() -> None:
 def test_an_image_of_another_size_is_refused_with_the_setting_that_helps() -> None:
     with pytest.raises(DataError, match=r"\[28, 28\] does not fit .*\[1, 8, 8\]") as caught:
         check_sample(np.zeros((28, 28)), {"image": ((1, 8, 8), "float32")}, Conversion())
-    assert caught.value.fix == "set `data.resize = [8, 8]`"
+    assert caught.value.fix == "add 'data.resize=[8,8]'"
     check_sample(np.zeros((28, 28)), {"image": ((1, 8, 8), "float32")}, Conversion(resize=(8, 8)))
 
 
@@ -153,3 +153,57 @@ def test_a_missing_input_is_named_with_what_is_there() -> None:
             {"ids": ((2,), "int64"), "mask": ((2,), "int64")},
             Conversion(),
         )
+
+
+def test_16_bit_pictures_become_0_to_1_and_other_whole_numbers_stay() -> None:
+    picture = np.array([[0, 65535], [13107, 65535]], np.uint16)
+    assert converted(picture, (1, 2, 2))[0].tolist() == [[0, 1], [pytest.approx(0.2), 1]]
+    assert converted(np.array([0, 65535], np.uint16), (2,)).tolist() == [0, 65535]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_picture_takes_the_size_and_the_channels_of_the_model(dtype: Any) -> None:
+    white = np.iinfo(dtype).max
+    grey, colour = np.full((6, 9), white, dtype), np.zeros((12, 5, 3), dtype)
+    colour[..., 1] = white
+    assert converted(grey, (3, 4, 4)).tolist() == np.ones((3, 4, 4)).tolist()
+    assert converted(colour, (1, 4, 4)) == pytest.approx(np.full((1, 4, 4), 0.587))
+    assert converted(colour, (3, 4, 4))[:, 0, 0].tolist() == [0, 1, 0]
+
+
+def test_a_picture_with_a_size_in_the_recipe_is_not_resized_again() -> None:
+    with pytest.raises(DataError, match="does not fit"):
+        converted(np.zeros((9, 9), np.uint8), (1, 4, 4), resize=(5, 5))
+
+
+def test_shrinking_a_picture_skips_no_pixel() -> None:
+    stripes = np.zeros((64, 64), np.uint8)
+    stripes[::4] = 255  # straight lines between pixels 8 apart would see all of them, or none
+    found = converted(stripes, (1, 8, 8))
+    assert found == pytest.approx(np.full((1, 8, 8), 0.25), abs=1e-6)
+
+
+def test_a_model_whose_channels_come_last_takes_pictures_too() -> None:
+    picture = np.random.default_rng(0).integers(0, 255, (5, 6, 3), np.uint8)
+    found = converted(picture, (5, 6, 3), mean=(0.0, 0.5, 1.0))
+    np.testing.assert_allclose(found, picture / np.float32(255) - [0, 0.5, 1], atol=1e-6)
+    flat = np.arange(90, dtype=np.float32)
+    assert np.array_equal(converted(flat, (5, 6, 3)), flat.reshape(5, 6, 3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "resize", "is_told"),
+    [((3, 8, 8), (), True), ((8, 8, 3), (), True), ((3, 8, 8), (8, 8), False), ((3, 6, 4), (), False)],
+)
+def test_resizing_by_itself_is_told_with_an_example(
+    shape: tuple[int, ...], resize: tuple[int, ...], is_told: bool
+) -> None:
+    pictures = np.zeros((5, 6, 4, 3), np.uint8)
+    note = fitting_note(pictures, {"x": (shape, "float32")}, Conversion(resize=resize))
+    assert ("such as 6 × 4, are resized to the model's 8 × 8" in note) == is_told
+    assert not fitting_note(pictures.astype(np.float32), {"x": (shape, "float32")}, Conversion())
+
+
+def test_complex_numbers_are_refused_and_not_cut() -> None:
+    with pytest.raises(DataError, match="complex numbers"):
+        check_sample(np.zeros((1, 8, 8), np.complex64), {"image": ((1, 8, 8), "float32")}, Conversion())

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgetrain.dataset import room
 from edgetrain.dataset.idx import read_idx, read_idx_folder
 from edgetrain.errors import DataError
+from edgetrain.free_memory import MemoryReading
 
 X = np.arange(4 * 3 * 2, dtype=np.uint8).reshape(4, 3, 2)
 Y = np.array([0, 1, 1, 2])
@@ -55,3 +58,26 @@ def test_an_idx_folder_has_a_training_part_and_perhaps_a_test_part(tmp_path: Pat
     train, test = read_idx_folder(tmp_path)
     assert np.array_equal(train.labels, Y)
     assert test is None
+
+
+def test_a_gzipped_file_that_unpacks_to_more_than_there_is_room_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    little = MemoryReading(available_bytes=100_000, total_bytes=10**9, stalled_share=0.0)
+    monkeypatch.setattr(room, "read_memory", lambda: little)
+    path = tmp_path / "train-images-ubyte.gz"
+    path.write_bytes(gzip.compress(struct.pack(">4BI", 0, 0, 8, 1, 60_000) + bytes(60_000)))
+    with pytest.raises(DataError, match="unpack to 60kB"):
+        read_idx(path)
+
+
+def test_a_gzipped_file_with_more_behind_its_data_is_refused_without_unpacking_it(tmp_path: Path) -> None:
+    path = tmp_path / "train-images-ubyte.gz"
+    path.write_bytes(gzip.compress(struct.pack(">4BI", 0, 0, 8, 1, 4) + bytes(64 << 20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="where its header"):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

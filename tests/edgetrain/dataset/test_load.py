@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgetrain.dataset.load import load_dataset
+from edgetrain.dataset.reading import Reading
 from edgetrain.dataset.sources import Roots
 from edgetrain.errors import DataError
 from edgetrain.locate import data_path
@@ -79,3 +80,87 @@ def test_a_test_share_and_the_format_of_a_folder_work_together(tmp_path: Path) -
     assert dataset.class_names == ("ham", "spam")
     for row in range(5):
         assert dataset.test.features[row]["input_ids"][1] == 4 + dataset.test.labels[row]
+
+
+def test_classes_keep_the_numbers_of_the_run_that_learned_them(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,label\n1,words\n2,words\n")
+    learned = Reading(class_names=("chirps", "words"))
+    dataset = load_dataset(DataSection(source=str(tmp_path / "own.csv"), validation=0.0), reading=learned)
+    assert dataset.train.labels.tolist() == [1, 1]
+    assert dataset.class_names == ("chirps", "words")
+
+
+def test_a_class_that_the_run_never_saw_is_named(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,label\n1,word\n2,words\n")
+    with pytest.raises(DataError, match=r"the class `word`.*did you mean `words`"):
+        load_dataset(DataSection(source=str(tmp_path / "own.csv")), reading=Reading(class_names=("chirps", "words")))
+
+
+def write_csv(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_one_class_is_nothing_to_learn_from_but_can_be_evaluated(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "a.csv", "a,label\n1,cat\n2,cat\n")
+    with pytest.raises(DataError, match=r"all samples .* are of one class, `cat`"):
+        load_dataset(DataSection(source=source))
+    learned = Reading(class_names=("bird", "cat"), columns=("a",))
+    assert load_dataset(DataSection(source=source, validation=0.0), reading=learned).train.labels.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "told"),
+    [
+        ("a,label\n1,0\n2,0\n", None, "all 2 training samples have the label 0"),
+        ("a,label\n1,x\n2,y\n3,y\n4,y\n5,z\n6,z\n", None, "one training sample only: `x`"),
+        ("a,label\n1,x\n2,y\n3,z\n", 2, "fewer training samples (2) than classes (3)"),
+        ("a,label\n1,0\n2,1\n3,0\n", 2, "2 of 3 samples are used (data.limit); data.limit=none uses all"),
+        ("a,label\n1,0\n2,1\n3,0\n", 3, None),
+    ],
+)
+def test_what_cannot_work_well_is_said(text: str, limit: int | None, told: str | None, tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "a.csv", text)
+    notes = load_dataset(DataSection(source=source, limit=limit, validation=0.0)).notes
+    assert any(told in note for note in notes) if told else not notes
+
+
+def test_a_recipe_s_own_data_is_limited_without_a_word() -> None:
+    assert not load_dataset(DataSection(source="bundled:digits", limit=100)).notes
+
+
+def test_folders_that_are_no_classes_are_named(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow")
+    for name in ("cat/1.png", "dog/1.png"):
+        (tmp_path / name).parent.mkdir()
+        image.new("L", (2, 2)).save(tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("no image")
+    dataset = load_dataset(DataSection(source=str(tmp_path), validation=0.0))
+    assert dataset.class_names == ("cat", "dog")
+    assert "no class: `empty`, `notes`" in dataset.notes[0]
+
+
+def test_a_stratified_split_is_the_default_and_can_be_switched_off(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{'rare' if i < 10 else 'usual'}\n" for i in range(100))
+    source = write_csv(tmp_path / "a.csv", "a,label\n" + rows)
+    held_out = load_dataset(DataSection(source=source, validation=0.2)).validation
+    assert held_out is not None
+    assert held_out.labels.tolist().count(0) == 2
+    whole = load_dataset(DataSection(source=source, validation=0.2, stratify=False))
+    assert len(whole.train) == 80
+
+
+def test_a_table_is_evaluated_with_the_columns_words_and_fills_of_the_run(tmp_path: Path) -> None:
+    train = write_csv(tmp_path / "a.csv", "a;city;label\n1,5;Rome;x\n;Bern;y\n4,5;Rome;y\n")
+    learned = load_dataset(DataSection(source=train, missing="mean", validation=0.0)).reading
+    assert learned == Reading(
+        class_names=("x", "y"), columns=("a", "city"), fills=(3.0, 0.0), categories={"city": ("Bern", "Rome")}
+    )
+    assert Reading.from_json(learned.to_json(), where="there") == learned
+    other = write_csv(tmp_path / "b.csv", "city,label,a\nRome,y,\n")
+    found = load_dataset(DataSection(source=other, missing="mean", validation=0.0), reading=learned)
+    assert found.train.features[0].tolist() == [3, 0, 1]
+    assert found.train.labels.tolist() == [1]
+    assert found.reading == learned

@@ -68,6 +68,59 @@ def test_a_plain_array_is_refused(tmp_path: Path) -> None:
         read_object_array(tmp_path / "a.npy")
 
 
+class _Call:
+    """Pickles as a call of `function`."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+class _State:
+    """Pickles as an array type whose state is set by hand."""
+
+    def __init__(self, *state: Any) -> None:
+        self.state = state
+
+    def __reduce__(self) -> Any:
+        return np.dtype, ("V8", False, True), self.state
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+@pytest.mark.parametrize(
+    "attack",
+    [
+        # An array of objects over the file's own bytes: its elements are pointers that the file chose.
+        _Call(np.ndarray, (1,), "O", b"A" * 8),
+        _Call(np.ndarray, (1 << 40,), "f8"),
+        _Call(np.dtype, {"names": ["a"], "formats": ["O"], "offsets": [4]}),
+        _State(3, "|", None, ("a",), {"a": (np.dtype("O"), 1 << 20)}, 8, 1, 0),
+    ],
+    ids=["pointers", "huge", "overlapping fields", "fields beyond the item"],
+)
+def test_a_pickle_makes_no_array_over_memory_of_its_choice(attack: Any, protocol: int, tmp_path: Path) -> None:
+    path = with_pickle(tmp_path / "a.npy", pickle.dumps(attack, protocol=protocol))
+    with pytest.raises(DataError, match="cannot be read safely"):
+        read_object_array(path)
+
+
+def test_an_array_whose_bytes_do_not_fill_its_shape_is_refused(tmp_path: Path) -> None:
+    whole = save(tmp_path / "a.npy", {"a": np.arange(3.0)}).read_bytes()
+    assert whole.count(b"K\x03\x85") == 1  # the shape (3,)
+    (tmp_path / "a.npy").write_bytes(whole.replace(b"K\x03\x85", b"K\x30\x85"))
+    with pytest.raises(DataError, match="cannot be read safely"):
+        read_object_array(tmp_path / "a.npy")
+
+
+def test_lists_that_hold_themselves_are_refused(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(DataError, match="cannot be read safely"):
+        read_object_array(with_pickle(tmp_path / "a.npy", pickle.dumps(endless)))
+
+
 @settings(deadline=None, max_examples=200)
 @given(cut=st.integers(1, 500))
 def test_a_file_cut_short_is_a_data_error(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgetrain.dataset.reading import Reading
 from edgetrain.dataset.samples import NamedSamples, Part, from_arrays, from_batches, split
 from edgetrain.errors import DataError
 
@@ -53,7 +54,7 @@ def test_a_test_part_can_be_limited_and_is_what_is_evaluated() -> None:
 
 def test_the_number_of_classes_is_what_all_parts_need() -> None:
     assert split(part_of(3), name="d", test=part_of(5)).classes == 5
-    assert split(part_of(3), name="d", class_names=tuple("abcdef")).classes == 6
+    assert split(part_of(3), name="d", reading=Reading(class_names=tuple("abcdef"))).classes == 6
     values = Part(features=np.zeros((2, 1)), labels=np.zeros(2, np.float32))
     assert split(values, name="d").classes is None
 

@@ -113,3 +113,25 @@ def test_an_object_file_of_something_else_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "watch.npy", np.array({"X": []}, dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match="does not hold recordings"):
         read_series(tmp_path / "watch.npy", SECTION)
+
+
+def test_a_csv_may_have_semicolons_decimal_commas_and_a_byte_order_mark(tmp_path: Path) -> None:
+    rows = "".join(f"r;walk;{step},5\n" for step in range(3))
+    (tmp_path / "a.csv").write_text("series;label;ax\n" + rows, encoding="utf-8-sig")
+    part, names, _ = read_series(tmp_path / "a.csv", SECTION)
+    assert names == ("walk",)
+    assert part.features[0].tolist() == [[0.5, 1.5, 2.5]]
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_complex_recordings_are_refused_and_not_cut(save: Any, tmp_path: Path) -> None:
+    save(tmp_path / "a.npz", x=np.ones((8, 2)) * 1j, lengths=np.array([8]), y=np.array([0]))
+    with pytest.raises(DataError, match="complex"):
+        read_series(tmp_path / "a.npz", SeriesSection(window=4, hop=4))
+
+
+def test_complex_recordings_in_an_object_are_refused_and_not_cut(tmp_path: Path) -> None:
+    data = {"X": [np.ones((8, 2)) * 1j], "y": [0], "y_labels": ["a"], "subject": [0]}
+    np.save(tmp_path / "a.npy", np.array(data, dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="complex"):
+        read_series(tmp_path / "a.npy", SeriesSection(window=4, hop=4))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain.dataset.text import read_text, read_texts
+from edgetrain.dataset.text import read_texts
+from edgetrain.dataset.text_files import read_text
 from edgetrain.errors import DataError
 from edgetrain.recipes import TextSection
 
@@ -78,4 +79,18 @@ def test_a_text_that_is_not_utf_8_is_read_as_latin_1(tmp_path: Path) -> None:
 def test_an_empty_file_is_a_data_error(section: TextSection, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n")
     with pytest.raises(DataError, match="is empty"):
+        read_texts(tmp_path / "a.jsonl", section)
+
+
+@pytest.mark.parametrize("line", [r'{"text": "a \ud800", "label": 1}', r'{"text": "a", "label": "\udfff"}'])
+def test_half_a_character_is_named(line: str, section: TextSection, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x", "label": 1}\n' + line + "\n")
+    with pytest.raises(DataError, match=r"a\.jsonl:2 holds half of a character"):
+        read_texts(tmp_path / "a.jsonl", section)
+
+
+@pytest.mark.parametrize("digits", [400, 4000, 5000])
+def test_a_label_of_thousands_of_digits_is_a_data_error(digits: int, section: TextSection, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "x", "label": {"9" * digits}}}\n')
+    with pytest.raises(DataError, match=r"a\.jsonl"):
         read_texts(tmp_path / "a.jsonl", section)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import wave
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,16 @@ def test_a_file_that_is_no_wav_or_cut_short_is_named(tmp_path: Path) -> None:
         (tmp_path / "bad.wav").write_bytes(whole[:length])
         with pytest.raises(DataError, match=r"bad\.wav"), opened(tmp_path / "bad.wav") as recording:
             recording.read(0, len(recording))
+
+
+@pytest.mark.parametrize("place", [4, 16, 40])
+@pytest.mark.parametrize("length", [0, 3, 1 << 20, (1 << 31) - 1, (1 << 32) - 1])
+def test_a_chunk_that_lies_about_its_length_is_a_data_error_or_read(place: int, length: int, tmp_path: Path) -> None:
+    """The lengths of the file, of its `fmt ` chunk and of its data."""
+    write_wav(tmp_path / "a.wav", SOUND)
+    data = bytearray((tmp_path / "a.wav").read_bytes())
+    data[place : place + 4] = length.to_bytes(4, "little")
+    (tmp_path / "a.wav").write_bytes(data)
+    settings = LogMel.of(sample_rate=2000, seconds=0.1, window_s=0.02, hop_s=0.01, mels=4)
+    with contextlib.suppress(DataError), opened(tmp_path / "a.wav") as recording:  # nothing else may be raised
+        assert log_mel(recording, settings).shape == (4, 9)

@@ -1,0 +1,20 @@
+"""Overrides as they are pasted into a shell: `data.missing=mean`, `'data.resize=[32,32]'`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from edgetrain.recipes import parse_scalar
+
+
+def override_hint(key: str, value: str | int | float | Sequence[int | str]) -> str:
+    """`key=value`, quoted where a shell would read something else, and a text that looks like a number as text."""
+    if isinstance(value, str):
+        text = value if value and parse_scalar(value) == value else json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, int | float):
+        text = f"{value}"
+    else:
+        text = "[" + ",".join(json.dumps(item, ensure_ascii=False) for item in value) + "]"
+    return shlex.quote(f"{key}={text}")
