@@ -6,26 +6,61 @@ import errno
 import json
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import DeviceError, InternalError, error_from_json
+from edgetrain.files.scratch import sweep_scratch_folders
+from edgetrain.free_memory import address_space_bytes, read_memory
 from edgetrain.progress import ReportProgress
+from edgetrain.units import show_bytes
 
 log = logging.getLogger(__name__)
 
+# What the process takes, read off /proc for digits, EfficientNet-Lite0 and MiniLM-L6: 273, 373 and 821 MB, and 250 to
+# 300 MB more of addresses. TVM and LLVM take the first part, copies of the weights the second.
+_BASE_BYTES = 270 << 20
+_PER_MODEL_BYTE = 6
+_ADDRESSES_BYTES = 300 << 20
+_LEAST_SHARE = 0.8  # of what a model is expected to take: with less it is not worth beginning
+# How memory that ran out reads in the last words of Python, the C++ library, LLVM and the loader.
+_OUT_OF_MEMORY = (
+    "MemoryError",
+    "bad_alloc",
+    "out of memory",
+    os.strerror(errno.ENOMEM),
+    "failed to map segment",
+    "Memory allocation still failed",
+)
+
 
 def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> None:
-    """Runs the compiler's process to its end; its messages are JSON lines on standard output."""
+    """Runs the compiler's process to its end; its messages are JSON lines on standard output.
+
+    Raises what the process says, and `DeviceError` where the machine has not enough memory or disk for it.
+    """
+    sweep_scratch_folders()
+    needed_bytes = _BASE_BYTES + _PER_MODEL_BYTE * _model_bytes(job)
+    _require_memory(needed_bytes)
     command = [sys.executable, "-P", "-m", "edgetrain.compiler.process"]
-    with tempfile.TemporaryFile("w+") as errors:
+    # Whoever is ended in the middle of something leaves files behind; all of them are in a folder that we remove.
+    scratch_folder = tempfile.TemporaryDirectory(prefix="edgetrain-compile-", ignore_cleanup_errors=True)
+    with scratch_folder as scratch, tempfile.TemporaryFile("w+") as errors:
         # In a group of its own: Ctrl-C must reach us first, so that we end it and tell the user what happened.
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": scratch},
         )
         try:
             _talk(process, job, progress)
@@ -37,6 +72,9 @@ def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> Non
         errors.seek(0)
         tail = errors.read()[-4000:].strip()
     if code != 0:
+        if code == -signal.SIGKILL or any(words in tail for words in _OUT_OF_MEMORY):
+            taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+            raise out_of_memory(f"it had taken {show_bytes(taken)} and needs about {show_bytes(needed_bytes)}")
         is_disk_full = os.strerror(errno.ENOSPC) in tail
         if is_disk_full:  # LLVM ends the whole process where a file cannot be written
             raise refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
@@ -45,6 +83,43 @@ def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> Non
             why=tail.splitlines()[-1] if tail else "it said nothing",
             fix="run again with -v and report the model and this message",
         )
+
+
+def _model_bytes(job: Mapping[str, Any]) -> int:
+    """The size of the model's file. Of a zoo model it is not known before it is built."""
+    request = job.get("request", {})
+    source = request.get("compile", request).get("model", {}).get("source", "")
+    try:
+        return Path(source).stat().st_size
+    except OSError:
+        return 0
+
+
+def _require_memory(needed_bytes: int) -> None:
+    """Raises `DeviceError` where a limit leaves the compiler less than it needs."""
+    least_bytes = int(_LEAST_SHARE * needed_bytes)
+    addresses = address_space_bytes()
+    if addresses is not None and addresses < least_bytes + _ADDRESSES_BYTES:
+        raise DeviceError(
+            f"compiling this model needs about {show_bytes(needed_bytes + _ADDRESSES_BYTES)} of addresses",
+            why=f"the limit of this shell is {show_bytes(addresses)}",
+            fix="raise it: `ulimit -v unlimited`",
+        )
+    reading = read_memory()
+    if reading is not None and reading.total_bytes < least_bytes:
+        raise out_of_memory(
+            f"it needs about {show_bytes(needed_bytes)}, and all there is are {show_bytes(reading.total_bytes)}"
+        )
+
+
+def out_of_memory(why: str) -> DeviceError:
+    """Of the machine, or of what a limit leaves."""
+    return DeviceError(
+        "memory ran out while the model was compiled",
+        why=why,
+        fix="close other programs, raise the limit (`ulimit -v unlimited`), lower train.batch, or compile on another "
+        "machine with the same processor",
+    )
 
 
 def refused(error: OSError) -> DeviceError:

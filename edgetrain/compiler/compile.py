@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,11 @@ from edgetrain.compiler.search.trials import TRIALS, TrialReport, TrialTerms, re
 from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.compiler.versions import tool_identity
 from edgetrain.files.build_cache import BuildCache, cache_key
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.graph.options import TrainOptions
+from edgetrain.locate import builds_limit_bytes
 from edgetrain.progress import ReportProgress
+from edgetrain.units import show_bytes
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +110,14 @@ def _tell(trials: TrialReport) -> None:
         log.warning("%s keeps its schedule: it cannot be measured: %s", kernel, why)
 
 
+def _tidy(cache: BuildCache) -> None:
+    """Before something is added: what killed processes left goes, and what is beyond the cache's size."""
+    cache.sweep()
+    removed = cache.trim(builds_limit_bytes())
+    if removed:
+        log.info("the build cache was trimmed by %s", show_bytes(removed))
+
+
 def _compile(
     request: CompileRequest,
     cache: BuildCache,
@@ -116,6 +126,7 @@ def _compile(
     stores: ScheduleStores | None = None,
     terms: TrialTerms | None = None,
 ) -> None:
+    _tidy(cache)
     choosing = {
         "stores": stores.to_json() if stores is not None else None,
         "terms": terms.to_json() if terms is not None else None,
@@ -144,8 +155,8 @@ def _move_all(source: Path, folder: Path) -> None:
 
 def inspect_model(model: ModelSource, options: TrainOptions, progress: ReportProgress | None = None) -> dict[str, Any]:
     """What the compiler would do with a model: its ops, parameters, gradients and rewrites. See `inspection.py`."""
-    with tempfile.TemporaryDirectory(prefix="edgetrain-inspect-") as out:
+    with scratch_folder("inspect") as out:
         request = {"model": asdict(model), "options": options.to_json()}
-        run_compiler({"job": "inspect", "request": request, "out": out}, progress)
+        run_compiler({"job": "inspect", "request": request, "out": str(out)}, progress)
         found: dict[str, Any] = json.loads((Path(out) / FACTS).read_text(encoding="utf-8"))
         return found

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, read_records
 from edgetrain.compiler.search.trials import NOTHING_TRIED, TrialReport
 from edgetrain.files.build_cache import cache_key
-from edgetrain.graph.ir import TrainGraph, from_json
+from edgetrain.graph.ir import TrainGraph, from_json, to_json, without_bounds
 from edgetrain.graph.persistent import SHIPPED_ROLES, layout_persistent
 from edgetrain.graph.traffic import Traffic
 from edgetrain.toolchain.object_archive import SUFFIX
@@ -68,7 +68,7 @@ class Compiled:
 
         Unlike `key` it survives a new version of edgetrain that compiles to the same code, so a run can be resumed.
         """
-        return cache_key((self.directory / GRAPH).read_bytes(), self.kernels(name).read_bytes())
+        return cache_key(to_json(without_bounds(self.graph)).encode(), self.kernels(name).read_bytes())
 
     @property
     def model(self) -> Path:

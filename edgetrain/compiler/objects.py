@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
-import tempfile
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from edgetrain._tvm import VERSION
 from edgetrain.compiler import lower
 from edgetrain.compiler.lower import compile_kernels
 from edgetrain.errors import InternalError
+from edgetrain.files.atomic_folder import scratch_directory
 from edgetrain.files.build_cache import cache_key
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.graph.extract import Kernel
 from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.object_archive import Member, write_archive
@@ -36,6 +39,8 @@ class ObjectStore:
             data = self._place(key).read_bytes()
         except OSError:
             return None
+        with contextlib.suppress(OSError):  # what was used longest ago goes first
+            os.utime(self._place(key))
         digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         return content if digest == hashlib.sha256(content).digest() else None
 
@@ -43,10 +48,9 @@ class ObjectStore:
         """Whole or not at all. A disk that is full costs time the next time, and nothing else."""
         place = self._place(key)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            Path(file.name).replace(place)
+            with scratch_directory(place) as scratch:
+                (scratch / place.name).write_bytes(hashlib.sha256(content).digest() + content)
+                (scratch / place.name).replace(place)
         except OSError as error:
             log.info("the object %s is not kept: %s", key[:12], error)
 
@@ -87,7 +91,7 @@ def compile_archive(
 
 
 def _compiled(kernel: Kernel, codegen: Codegen) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="edgetrain-object-") as folder:
+    with scratch_folder("object") as folder:
         path = Path(folder) / "kernel.o"
         compile_kernels([kernel], codegen, path)
         return path.read_bytes()

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import onnx
 
-from edgetrain.compiler.client import refused
+from edgetrain.compiler.client import out_of_memory, refused
 from edgetrain.compiler.compiled import FACTS, GRAPH, INITIAL, MODEL, kernels_file
+from edgetrain.compiler.lifetime import end_with_parent
 from edgetrain.compiler.quick_start import do_without_torch
 from edgetrain.compiler.request import ZOO, CompileRequest, ModelSource
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
@@ -34,6 +35,8 @@ from edgetrain.model.head import replace_head
 from edgetrain.model.load import check, load_onnx
 from edgetrain.model.model import Array, Model
 from edgetrain.model.output import trained_output
+from edgetrain.model.tensor_names import onnx_name
+from edgetrain.model.undo_exporter import undo_exporter
 from edgetrain.model.zoo import build_zoo_model
 from edgetrain_tuner.cache.entry import Workload
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
+    end_with_parent()
     # The libraries below print to standard output when they please; the protocol needs a channel of its own.
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -55,6 +59,8 @@ def main() -> int:
         channel.write(json.dumps(error.to_json()) + "\n")
     except OSError as error:
         channel.write(json.dumps(refused(error).to_json()) + "\n")
+    except MemoryError:
+        channel.write(json.dumps(out_of_memory("it could not be given any more").to_json()) + "\n")
     return 0
 
 
@@ -69,6 +75,7 @@ class _Opened:
     proto: Any
     output: str
     rewrites: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def _open_model(source: ModelSource) -> _Opened:
@@ -76,18 +83,23 @@ def _open_model(source: ModelSource) -> _Opened:
         proto = build_zoo_model(source.source.removeprefix(ZOO))
     else:
         proto = load_onnx(Path(source.source))
+    undone = undo_exporter(proto, separate=source.separate, tie=source.tie)
+    if undone.model is not proto:
+        check(undone.model, source.source)
+    proto, warnings = undone.model, undone.warnings
     output = trained_output(proto, source.output)
     if source.classes is not None:
         proto = replace_head(proto, source.classes, source.seed, source.head, output=output)
         check(proto, source.source)
     if not source.fold_batchnorm:
-        return _Opened(proto=proto, output=output)
+        return _Opened(proto=proto, output=output, rewrites=undone.rewrites, warnings=warnings)
     folded = fold_batchnorm(proto)
     check(folded.model, source.source)
-    return _Opened(proto=folded.model, output=output, rewrites=folded.rewrites)
+    rewrites = (*undone.rewrites, *folded.rewrites)
+    return _Opened(proto=folded.model, output=output, rewrites=rewrites, warnings=warnings)
 
 
-def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tuple[Any, Model]:
+def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tuple[_Opened, Model]:
     from edgetrain.model.importer import import_model  # TVM loads here, after the job was read
 
     opened = _open_model(source)
@@ -95,12 +107,12 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
     name = source.source.removeprefix(ZOO).rsplit("/", 1)[-1].removesuffix(".onnx")
     shapes = {n: (options.batch, *s) for n, s in (options.input_shapes or {}).items()}
     model = import_model(opened.proto, name=name, batch=options.batch, shapes=shapes, output=opened.output)
-    return opened.proto, dataclasses.replace(model, rewrites=(*opened.rewrites, *model.rewrites))
+    return opened, dataclasses.replace(model, rewrites=(*opened.rewrites, *model.rewrites))
 
 
 def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     request = CompileRequest.from_json(job["request"])
-    proto, model = _import(request.model, request.options, channel)
+    opened, model = _import(request.model, request.options, channel)
     from edgetrain.compiler.lower import lower
     from edgetrain.compiler.objects import ObjectStore, compile_archive
     from edgetrain.graph.build import build_step
@@ -136,10 +148,10 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         )
     (out / GRAPH).write_text(to_json(lowered.graph), encoding="utf-8")
     _write_initial(out / INITIAL, lowered.graph, extracted.initial)
-    onnx.save(proto, str(out / MODEL))
+    onnx.save(opened.proto, str(out / MODEL))
     facts = {
         "name": model.name,
-        "inputs": [dataclasses.asdict(i) for i in model.inputs],
+        "inputs": [{**dataclasses.asdict(i), "name": onnx_name(i.name)} for i in model.inputs],
         "outputs": list(model.outputs),
         "trained": list(built.trained),
         "parameters": sum(int(np.prod(a.shape)) for a in model.parameters.values()),
@@ -147,6 +159,7 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         "adapters": [adapter.to_json() for adapter in built.adapters],
         "output_axes": dict(built.output_axes),
         "rewrites": list(model.rewrites),
+        "warnings": list(opened.warnings),
         "traffic": extracted.traffic.to_json() if extracted.traffic is not None else None,
     }
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
@@ -201,10 +214,11 @@ def _write_initial(path: Path, graph: Any, initial: Mapping[str, Array]) -> None
 def _inspect(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     data = job["request"]
     source, options = ModelSource(**data["model"]), TrainOptions.from_json(data["options"])
-    proto, model = _import(source, options, channel)
+    opened, model = _import(source, options, channel)
     from edgetrain.graph.inspection import inspect
 
-    (out / FACTS).write_text(json.dumps(inspect(proto, model, options), indent=1) + "\n", encoding="utf-8")
+    facts = {**inspect(opened.proto, model, options), "warnings": list(opened.warnings)}
+    (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def _extracted(request: CompileRequest, channel: TextIO) -> Extracted:

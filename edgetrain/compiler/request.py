@@ -26,6 +26,8 @@ class ModelSource:
     classes: int | None = None
     head: str = ""  # the layer that `classes` replaces; empty: found by graph analysis
     fold_batchnorm: bool = False
+    separate: tuple[str, ...] = ()  # globs over shared tensors: one for each node that reads it
+    tie: tuple[str, ...] = ()  # globs over shared tensors: one for all of a role
     seed: int = 0
 
     def identity(self) -> dict[str, object]:

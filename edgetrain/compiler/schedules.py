@@ -18,6 +18,7 @@ from typing import Any
 
 from edgetrain.compiler.search.trials import FAILS, NOTHING_TRIED, SLOWER, TrialReport
 from edgetrain.errors import DataError
+from edgetrain.files.sealed import parse_sealed
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.errors import CacheError
 from edgetrain_tuner.cache.levels import Levels
@@ -107,7 +108,7 @@ def write_records(path: Path, records: Mapping[str, KernelRecord]) -> None:
 def read_records(path: Path) -> dict[str, KernelRecord]:
     """Raises `DataError` for a file that is not one that `write_records` wrote."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_sealed(path.read_bytes())
         if data["format"] != _FORMAT:
             raise ValueError("it is of another format")
         return {symbol: KernelRecord.from_json(kernel) for symbol, kernel in data["kernels"].items()}

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from edgetrain.cost.analytic import OpCost
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
+from edgetrain.drawing.table import to_html_table
 from edgetrain.graph.ir import Phase, Role, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
 from edgetrain.graph.traffic import Traffic
@@ -40,7 +41,7 @@ _BAR_WIDTH = 30
 _NO_GAP = 1e-5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Explanation:
     """`bytes_by_label` adds up, with `fragmentation_bytes`, to `peak_bytes`; sizes are as aligned in the arena."""
 
@@ -72,6 +73,16 @@ class Explanation:
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self._headline()[0]}>"
+
+    def _repr_html_(self) -> str:
+        """A row for each kind of memory at the peak, and for each thing that a step costs."""
+        sizes = {label: size for label, size in self.bytes_by_label.items() if size}
+        memory = [(label, f"{show_bytes(size)}, {size / max(1, self.peak_bytes):.1%}") for label, size in sizes.items()]
+        work = [(name, text) for name, _, text in (line.partition(": ") for line in self._work())]
+        return to_html_table(self._headline()[0], (*memory, *work))
 
     def to_text(self) -> str:
         return "\n".join((*self._headline(), "", *self._memory(), "", *self._work())) + "\n"

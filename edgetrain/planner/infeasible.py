@@ -22,7 +22,7 @@ def does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> Plan
     error = PlanInfeasibleError(
         f"no plan fits {asked}; the least possible is {least}",
         why=why,
-        fix=f"give it more memory with `--budget {least}`, lower `train.batch=`, "
+        fix=f"give it more memory with `--budget {least}`, lower train.batch, "
         "or train fewer tensors with `update.mode=head`",
     )
     error.smallest_bytes = smallest.budget.memory_bytes
@@ -65,5 +65,5 @@ def check_limits(plan: Plan) -> None:
     raise PlanInfeasibleError(
         "; ".join(problems),
         why=why,
-        fix="raise the limit, give it more memory, lower `train.batch=`, or set `update.mode=head`",
+        fix="raise the limit, give it more memory, lower train.batch, or set `update.mode=head`",
     )

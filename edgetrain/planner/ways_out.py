@@ -21,6 +21,7 @@ from edgetrain.units import show_bytes, show_bytes_up
 log = logging.getLogger(__name__)
 
 TIME_LIMIT_S = 30.0  # no new attempt begins after that
+_TRIES_NEAR_THE_GUESS = 2
 
 # Sparser updates of each mode, the one that learns most first.
 _SPARSER: Mapping[str, tuple[str, ...]] = {
@@ -126,7 +127,7 @@ def find_ways_out(
     )
     return (
         _bigger_budget(smallest_bytes, device, device_bytes),
-        _smaller_batch(replace(search, ends_s=starts_s + time_limit_s / 2)),
+        _smaller_batch(replace(search, ends_s=starts_s + time_limit_s / 2), smallest_bytes),
         _sparser_update(search),
     )
 
@@ -140,10 +141,12 @@ def _bigger_budget(smallest_bytes: int, device: str, device_bytes: int) -> WayOu
     return WayOut(kind="budget", text=text, flags=f"--budget {least}", memory_bytes=smallest_bytes)
 
 
-def _smaller_batch(search: _Search) -> WayOut:
-    """The largest divisor of the batch that fits, gradients summed up to the same; else the largest batch that does.
+def _smaller_batch(search: _Search, asked_bytes: int) -> WayOut:
+    """The largest divisor of the batch that fits, gradients summed up to the same number of samples; a power of two
+    where that is at least twice as large; the largest batch without sums where none fits with them.
 
-    Summing gradients takes memory of its own, so one sample at a time may fit only without it.
+    Summing gradients takes memory of its own, so one sample at a time may fit only without it. `asked_bytes` is what
+    the batch as asked for needs at least.
     """
     asked = search.asked
     if search.is_over:
@@ -152,32 +155,55 @@ def _smaller_batch(search: _Search) -> WayOut:
     one_bytes = search.smallest_bytes(replace(asked, batch=1))
     if one_bytes is None:
         return _no_batch("a smaller batch does not help: none can be built")
-    if one_bytes > (search.budget.memory_bytes or 0):
+    limit_bytes = search.budget.memory_bytes or 0
+    if one_bytes > limit_bytes:
         needs = f"one sample at a time needs {show_bytes_up(one_bytes)}"
         return replace(_no_batch(f"a smaller batch does not help: {needs}"), memory_bytes=one_bytes)
-    divisors = [size for size in range(1, asked.batch) if asked.batch % size == 0]
-    summed = [replace(asked, batch=size, accumulate=asked.accumulate * asked.batch // size) for size in divisors]
-    found = _largest_that_fits(search, summed)
+    # Memory grows about evenly with the batch: near this one the search begins, which may have time for few only.
+    expected = 1 + (asked.batch - 1) * (limit_bytes - one_bytes) // max(1, asked_bytes - one_bytes)
+    found = _largest_sum_that_fits(search, expected)
     if found is not None:
         count = found.accumulate // asked.accumulate
         text = f"a smaller batch: {found.batch} at a time fit, the gradients of {count} batches summed up"
         flags = f"train.batch={found.batch} train.accumulate={found.accumulate}"
         return WayOut(kind="batch", text=text, flags=flags, memory_bytes=None)
-    found = _largest_that_fits(search, [replace(asked, batch=size) for size in range(2, asked.batch)])
+    alone = [replace(asked, batch=size) for size in range(2, asked.batch)]
+    found = _largest_that_fits(search, alone, expected)
     batch = found.batch if found is not None else 1
     text = f"a smaller batch: {batch} of {asked.batch} fit, with an update after each"
     return WayOut(kind="batch", text=text, flags=f"train.batch={batch}", memory_bytes=None)
+
+
+def _largest_sum_that_fits(search: _Search, expected: int) -> Variant | None:
+    """Among batches whose gradients are summed up to as many samples as asked for, or about as many."""
+    asked = search.asked
+    divisors = [size for size in range(1, asked.batch) if asked.batch % size == 0]
+    exact = [replace(asked, batch=size, accumulate=asked.accumulate * asked.batch // size) for size in divisors]
+    found = _largest_that_fits(search, exact, expected)
+    least = 2 * found.batch if found is not None else 1
+    powers = [1 << bit for bit in range(asked.batch.bit_length()) if least <= 1 << bit < asked.batch]
+    about = [
+        replace(asked, batch=size, accumulate=asked.accumulate * max(2, round(asked.batch / size)))
+        for size in powers
+        if size not in divisors
+    ]
+    return _largest_that_fits(search, about, expected) or found
 
 
 def _no_batch(text: str) -> WayOut:
     return WayOut(kind="batch", text=text, flags="", memory_bytes=None)
 
 
-def _largest_that_fits(search: _Search, variants: Sequence[Variant]) -> Variant | None:
-    """The last that fits of variants that need more and more, by halving; as far as the time goes."""
+def _largest_that_fits(search: _Search, variants: Sequence[Variant], expected: int) -> Variant | None:
+    """The last that fits of variants that need more and more, as far as the time goes.
+
+    Tries the one whose batch is expected to fit, its neighbour, and then halves what is left.
+    """
     low, high, best = 0, len(variants) - 1, None
+    guess, tries = max(0, sum(variant.batch <= expected for variant in variants) - 1), 0
     while low <= high and not search.is_over:
-        middle = (low + high) // 2
+        middle = max(low, min(guess, high)) if tries < _TRIES_NEAR_THE_GUESS else (low + high) // 2
+        tries += 1
         if search.fits(variants[middle]):
             best, low = variants[middle], middle + 1
         else:

@@ -12,9 +12,9 @@ The folder holds no time, no path and no name of the machine that made it.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,9 +23,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.errors import DataError, InternalError, UsageError
-from edgetrain.files.atomic_folder import move_aside, move_into_place, scratch_directory
+from edgetrain.errors import DataError, InternalError
+from edgetrain.files.atomic_folder import scratch_directory
 from edgetrain.files.build_cache import cache_key, file_sha256
+from edgetrain.files.regular_file import require_regular_files
 from edgetrain.graph.ir import Tensor, TrainGraph
 from edgetrain.graph.ir import from_json as graph_from_json
 from edgetrain.graph.ir import to_json as graph_to_json
@@ -33,13 +34,13 @@ from edgetrain.graph.persistent import SHIPPED_ROLES
 from edgetrain.planner.plan import Plan
 from edgetrain.program.emit_c import emit_header, page_file_bytes, page_slots
 from edgetrain.program.layout import arena_layout, file_offsets
-from edgetrain.program.manifest import FORMAT, Manifest, TensorRecord, manifest_from_json, manifest_to_json
+from edgetrain.program.manifest import Manifest, TensorRecord, manifest_from_json, manifest_to_json
+from edgetrain.program.replace_folder import MANIFEST, put_in_place, require_replaceable
 from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.device import Codegen
 
 log = logging.getLogger(__name__)
 
-MANIFEST = "manifest.json"
 PARAMETERS = "parameters.bin"
 GRAPH = "graph.json"
 PLAN = "plan.json"
@@ -70,28 +71,40 @@ class Artifact:
         """A hash of everything the folder holds: equal for two builds of the same inputs."""
         return cache_key(manifest_to_json(self.manifest))
 
-    def copy_to(self, directory: Path, *, saved: bytes | bytearray | None = None) -> None:
-        """Copies the folder in one piece, replacing an older artifact; with `saved`, it starts from those parameters.
+    def copy_to(
+        self,
+        directory: Path,
+        *,
+        saved: bytes | bytearray | None = None,
+        beside: Mapping[str, str] = types.MappingProxyType({}),
+        keeps_changed: bool = False,
+    ) -> None:
+        """Copies the folder, replacing an older artifact: see `put_in_place`.
 
-        Raises `UsageError` as `write_artifact` does, `InternalError` when `saved` is not of this program's size.
+        With `saved`, it starts from those parameters. `beside` are more text files, by name; the manifest vouches for
+        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's size.
         """
-        if directory.exists():
-            _require_replaceable(directory)
+        directory = directory.resolve() if directory.is_symlink() else directory  # a link to a folder stays one
+        require_replaceable(directory)
         with scratch_directory(directory) as scratch:
-            shutil.copytree(self.directory, scratch / "artifact")
-            if saved is not None:
-                self._start_from(scratch / "artifact", saved)
-            if directory.exists():
-                move_aside(directory)
-            move_into_place(scratch / "artifact", directory)
+            copied = scratch / "artifact"
+            shutil.copytree(self.directory, copied)
+            if saved is not None or beside:
+                self._complete(copied, saved, beside)
+            put_in_place(copied, directory, keeps_changed=keeps_changed)
 
-    def _start_from(self, copied: Path, saved: bytes | bytearray) -> None:
-        if len(saved) != self.manifest.saved_bytes:
-            raise InternalError(f"{len(saved)} saved bytes are not the program's {self.manifest.saved_bytes}")
-        with (copied / PARAMETERS).open("r+b") as stream:
-            stream.write(saved)
-        files = {**self.manifest.files, PARAMETERS: file_sha256(copied / PARAMETERS)}
-        manifest = replace(self.manifest, files=files)
+    def _complete(self, copied: Path, saved: bytes | bytearray | None, beside: Mapping[str, str]) -> None:
+        files = dict(self.manifest.files)
+        if saved is not None:
+            if len(saved) != self.manifest.saved_bytes:
+                raise InternalError(f"{len(saved)} saved bytes are not the program's {self.manifest.saved_bytes}")
+            with (copied / PARAMETERS).open("r+b") as stream:
+                stream.write(saved)
+            files[PARAMETERS] = file_sha256(copied / PARAMETERS)
+        for name, text in beside.items():
+            (copied / name).write_text(text, encoding="utf-8")
+            files[name] = file_sha256(copied / name)
+        manifest = replace(self.manifest, files=dict(sorted(files.items())))
         (copied / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
 
 
@@ -115,8 +128,7 @@ def write_artifact(
     `InternalError` for values that do not match the graph, and `UsageError` when `directory` holds something that is
     not an artifact.
     """
-    if directory.exists():
-        _require_replaceable(directory)
+    require_replaceable(directory)  # before anything is built
     with scratch_directory(directory) as scratch:
         built = scratch / "artifact"
         built.mkdir()
@@ -134,9 +146,7 @@ def write_artifact(
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
         manifest = _describe(built, graph, plan, library.name, target_name, codegen, versions)
         (built / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
-        if directory.exists():
-            move_aside(directory)
-        move_into_place(built, directory)
+        put_in_place(built, directory)
     log.info("wrote %s: arena %d bytes, %s", directory, manifest.arena_bytes, manifest.library)
     return Artifact(directory=directory, manifest=manifest)
 
@@ -147,13 +157,14 @@ def load_artifact(directory: Path) -> Artifact:
     Raises `DataError` when it is not one, is of another format, or a file is missing or not what the manifest says.
     """
     path = directory / MANIFEST
+    require_regular_files(directory, DataError)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{directory} is not a compiled program",
             why=f"{MANIFEST} cannot be read: {error}",
-            fix="pass the folder that `edgetrain export --program` wrote, or `program` in a run folder",
+            fix="pass the folder that `edgetrain export RUN --program DIR` wrote, or `program` in a run folder",
         ) from error
     manifest = manifest_from_json(text, where=str(path))
     for name, sha256 in manifest.files.items():
@@ -173,24 +184,6 @@ def _check_file(path: Path, sha256: str) -> None:
             why=f"its SHA-256 is {found[:12]}…, the manifest says {sha256[:12]}…",
             fix=fix,
         )
-
-
-def _require_replaceable(directory: Path) -> None:
-    """Only what looks like an artifact is replaced: a mistyped path must not cost anybody a folder."""
-    if directory.is_dir():
-        if not any(directory.iterdir()):
-            return
-        try:
-            data = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-            if isinstance(data, dict) and str(data.get("format", "")).startswith(FORMAT.rpartition("/")[0]):
-                return
-        except (OSError, ValueError):
-            pass
-    raise UsageError(
-        f"{directory} exists and is not a compiled program",
-        why="writing there would delete what it holds",
-        fix="choose another place, or remove it first",
-    )
 
 
 def _describe(

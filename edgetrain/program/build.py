@@ -11,6 +11,7 @@ from edgetrain.planner import dump as plan_dump
 from edgetrain.planner.plan import Plan
 from edgetrain.program.artifact import Artifact, load_artifact, write_artifact
 from edgetrain.program.emit_c import emit_driver
+from edgetrain.program.known_programs import remember_program
 from edgetrain.program.library import build_library
 from edgetrain.targets.device import Device
 from edgetrain.toolchain.c_compiler import find_compiler
@@ -59,4 +60,6 @@ def build_program(
         library.unlink()
         library.parent.rmdir()
 
-    return load_artifact(cache.put(key, build) / _PROGRAM)
+    program = load_artifact(cache.put(key, build) / _PROGRAM)
+    remember_program(cache, program)
+    return program

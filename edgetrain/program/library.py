@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
 from edgetrain.toolchain.c_compiler import LIBRARIES, Compiler, find_compiler, run_command
 from edgetrain.toolchain.object_archive import SUFFIX, read_archive
@@ -59,8 +59,7 @@ def build_library(
     """
     chosen = compiler or find_compiler(triple, cpu=cpu)
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="edgetrain-build-") as name:
-        directory = Path(name)
+    with scratch_folder("build") as directory:
         _lay_out_sources(directory, driver_c)
         if chosen.triple.is_bare_metal:
             built = _build_archive(chosen, directory, _objects_of(kernels, directory))

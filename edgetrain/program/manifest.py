@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgetrain.errors import DataError
+from edgetrain.files.texts import parse_json
 from edgetrain.graph.ir import DTYPE_BYTES, Role
 
 FORMAT = "edgetrain.program/1"
@@ -113,7 +114,7 @@ def manifest_from_json(text: str, *, where: str) -> Manifest:
     Raises `DataError` for another format and for a manifest that contradicts itself: its offsets become pointers.
     """
     try:
-        data = json.loads(text)
+        data = parse_json(text)
         found = data["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise _broken(where, f"it has no `format`: {error}") from error

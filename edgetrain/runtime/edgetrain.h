@@ -50,7 +50,8 @@ enum {
   EDGE_ERROR_THREADS = -3,   /* the system gave no thread */
   EDGE_ERROR_PAGE_FILE = -4, /* the page file could not be made in page_directory */
   EDGE_ERROR_NO_SPACE = -5,  /* the page file does not fit on its disk */
-  EDGE_ERROR_PAGE_IO = -6    /* reading or writing the page file failed, or moved fewer bytes than asked */
+  EDGE_ERROR_PAGE_IO = -6,   /* reading or writing the page file failed, or moved fewer bytes than asked */
+  EDGE_ERROR_DATA = -7       /* a label or an index that the caller wrote is out of bounds; nothing was run */
 };
 
 /* Checks the arena, starts `threads` threads (the caller counts as one) and makes the page file in `page_directory`.
@@ -59,7 +60,8 @@ enum {
 int32_t edge_open(void* arena, size_t arena_bytes, int32_t threads, const char* page_directory);
 
 /* The functions of the program; each exists when the manifest lists it.
- * A failed call leaves parameters as the ops before the failure made them: load the last saved bytes again. */
+ * A failed call leaves parameters as the ops before the failure made them: load the last saved bytes again. After
+ * EDGE_ERROR_DATA nothing has changed: correct the inputs, or leave the batch out, and go on. */
 int32_t edge_step(void);     /* forward, loss, backward and update on the inputs in the arena */
 int32_t edge_evaluate(void); /* forward only: the outputs */
 int32_t edge_apply(void);    /* the update, when gradients accumulate over several steps */

@@ -36,6 +36,14 @@ int32_t edge_fail(int32_t status);
 /* arena.c: keeps the words for a failure; `system_error` is an errno, or 0. */
 void edge_describe(const char* what, int system_error);
 
+/* bounds.c: EDGE_OK, or EDGE_ERROR_DATA where one of `count` values is not from `lowest` to `highest`, which their type
+ * can hold; edge_error() then names the tensor, the first such value and its index. */
+int32_t edge_check_int64(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
+int32_t edge_check_int32(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
+int32_t edge_check_int16(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
+int32_t edge_check_int8(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
+int32_t edge_check_uint8(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
+
 /* threads.c */
 int32_t edge_threads_open(int32_t threads);
 void edge_threads_close(void);

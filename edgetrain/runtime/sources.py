@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-RUNTIME_SOURCES = ("arena.c", "threads.c", "pager.c", "page_file.c", "profile.c")
+RUNTIME_SOURCES = ("arena.c", "bounds.c", "threads.c", "pager.c", "page_file.c", "profile.c")
 RUNTIME_HEADERS = ("edgetrain.h", "internal.h")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import UsageError
+from edgetrain.files.regular_file import require_regular
+from edgetrain.files.texts import parse_toml
 from edgetrain.locate import data_path, user_config_dir
 from edgetrain.schema import close_to, is_numeric, read_table, setting
 from edgetrain.targets.device import Codegen, Device, Rates, Storage
@@ -99,8 +100,8 @@ def load_target(name_or_path: str | Path) -> Target:
     """
     path = _find_target(name_or_path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        data = parse_toml(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
         raise UsageError(f"target profile {path} is not valid TOML", why=str(error)) from error
     target = parse_target(data, name=path.stem, where=str(path))
     is_of_this_machine = str(name_or_path) == HOST or (target.is_host and path.parent == user_targets_dir())
@@ -184,6 +185,7 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
 def _find_target(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or "/" in text or text.endswith(".toml"):
+        require_regular(Path(text), UsageError)
         if not Path(text).is_file():
             raise UsageError(f"there is no target profile {text}", fix="check the path, or use a name from `targets`")
         return Path(text)

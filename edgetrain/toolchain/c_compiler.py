@@ -10,15 +10,15 @@ import logging
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgetrain.errors import DeviceError
+from edgetrain.files.scratch import scratch_folder
+from edgetrain.locate import zig_dir
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ def find_compiler(triple: str | None = None, *, cpu: str = "", zig_cache: Path |
     """The compiler for `triple`, an LLVM triple; none, or an empty one, is this machine.
 
     `cpu` matters on bare metal only: the generated code is calls, and a shared library should load on the whole family.
-    `zig_cache` is where zig keeps what it builds of its own libraries; without it, a private directory among the
-    temporary files. Raises `DeviceError` when nothing can compile for the target.
+    `zig_cache` is where zig keeps what it builds of its own libraries; without it, a directory of
+    the user's cache. Raises `DeviceError` when nothing can compile for the target.
     """
     target = parse_triple(triple) if triple else host_triple()
     if target.is_android:
@@ -121,7 +121,7 @@ def _system_compiler(triple: Triple) -> Compiler | None:
     path, archiver = shutil.which("cc"), shutil.which("ar")
     if path is None or archiver is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="edgetrain-cc-") as name:
+    with scratch_folder("cc") as name:
         (Path(name) / "probe.c").write_text("#include <math.h>\nfloat edge_probe(float x) { return expf(x); }\n")
         command = [path, "-fPIC", "-shared", "probe.c", "-o", "probe.so", *LIBRARIES]
         probe = subprocess.run(command, cwd=name, capture_output=True, timeout=_TIMEOUT_S, check=False)
@@ -146,7 +146,7 @@ def _android_compiler(triple: Triple) -> Compiler:
 
 
 def _zig_compiler(triple: Triple, cpu: str, zig_cache: Path | None) -> Compiler:
-    cache = str(zig_cache or _default_zig_cache())
+    cache = str(zig_cache or zig_dir())
     environment = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
     zig = (sys.executable, "-m", "ziglang")
     try:
@@ -180,16 +180,6 @@ def _zig_cpu(triple: Triple, cpu: str) -> str:
     # zig's cortex_m4 and cortex_m7 are the chips without the optional FPU: the objects would be marked soft-float and
     # not link with hard-float kernels.
     return f"{name}+vfp4d16sp" if triple.environment == "eabihf" else name
-
-
-def _default_zig_cache() -> Path:
-    """A directory of this user's own among the temporary files; never one that somebody else could have prepared."""
-    path = Path(tempfile.gettempdir()) / f"edgetrain-zig-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
-        return path
-    return Path(tempfile.mkdtemp(prefix="edgetrain-zig-"))
 
 
 def run_command(command: Sequence[str], compiler: Compiler, directory: Path, *, what: str) -> None:

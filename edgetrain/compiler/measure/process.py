@@ -5,28 +5,19 @@ What it compiles may crash or hang: it is kept apart, so that the search goes on
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
-import tempfile
 from pathlib import Path
 
+from edgetrain.compiler.lifetime import end_with_parent
 from edgetrain.compiler.quick_start import do_without_torch
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.targets.device import Codegen
-
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
-
-
-def end_with_parent() -> None:
-    """On Linux: ends this process when the one that started it ends. A candidate that hangs reads no end of input."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> int:
-    end_with_parent()
+    end_with_parent()  # a candidate that hangs reads no end of input
     # The libraries below print to standard output when they please; the protocol needs a channel of its own.
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -40,7 +31,7 @@ def main() -> int:
     from edgetrain_tuner.measure.serve import serve
 
     codegen = Codegen(**hello["codegen"])
-    with tempfile.TemporaryDirectory(prefix="edgetrain-measure-") as folder:
+    with scratch_folder("measure") as folder:
         machine, threads = machine_of(codegen), hello["threads"]
         if "runner" in hello:
             runner = Runner.from_json(hello["runner"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from edgetrain.compiler.measure.runners import Runner
 from edgetrain.compiler.request import CompileRequest
 from edgetrain.compiler.schedules import ScheduleStores, schedule_from_json, workload_from_json
 from edgetrain.errors import DeviceError, error_from_json
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.progress import ReportProgress
 from edgetrain_tuner.cache.entry import Workload
 from edgetrain_tuner.measure.outcome import Outcome
@@ -137,6 +137,6 @@ class Searched:
 
 def search_schedules(request: TuneRequest, progress: ReportProgress | None = None) -> Searched:
     """Runs the search to its end. Raises as `compile_graph` does."""
-    with tempfile.TemporaryDirectory(prefix="edgetrain-tune-") as out:
-        run_compiler({"job": "tune", "request": request.to_json(), "out": out}, progress)
+    with scratch_folder("tune") as out:
+        run_compiler({"job": "tune", "request": request.to_json(), "out": str(out)}, progress)
         return Searched.from_json(json.loads((Path(out) / TUNED).read_text(encoding="utf-8")))

@@ -10,12 +10,12 @@ A price of null means that the op does not run on that device.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from edgetrain.errors import DataError
+from edgetrain.files.texts import parse_json
 from edgetrain.planner.placement.model import place
 from edgetrain.planner.placement.problem import DEVICES, PlacedOp, PlacementProblem, replay_placement
 from edgetrain.planner.references.instance_file import Objective
@@ -29,7 +29,7 @@ _OBJECTIVES: Mapping[str, Objective] = {"joules": "joules", "seconds": "seconds"
 def read_placements(text: str) -> tuple[PlacementProblem, ...]:
     """Every case of a placement file, in the file's order. Raises `DataError` for anything but such a file."""
     try:
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = parse_json(text)
         if data["format"] != FORMAT:
             raise DataError(f"the file has format `{data['format']}`, not `{FORMAT}`", fix="give a placement instance")
         ops = tuple(_op(index, op) for index, op in enumerate(data["ops"]))

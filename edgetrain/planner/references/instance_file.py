@@ -7,12 +7,12 @@ tensors and costs joules only. There are no weights, no scratch and no alignment
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from edgetrain.errors import DataError, InternalError
+from edgetrain.files.texts import parse_json
 from edgetrain.planner.plan import Compute, Free, PageIn, PageOut, Step
 from edgetrain.planner.solvers.problem import NEVER, Problem, Transfers, producers_and_uses, recompute_limits
 from edgetrain.units import Bytes, Joules, Seconds
@@ -69,7 +69,7 @@ class InstanceReplay:
 def read_instance(text: str) -> tuple[Case, ...]:
     """Every case of an instance file, in the file's order. Raises `DataError` for anything but such a file."""
     try:
-        data: dict[str, Any] = json.loads(text)
+        data: dict[str, Any] = parse_json(text)
         if data["format"] != FORMAT:
             raise DataError(f"the file has format `{data['format']}`, not `{FORMAT}`", fix="give a plan instance")
         instance = _instance(data)

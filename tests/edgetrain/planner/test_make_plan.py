@@ -109,7 +109,7 @@ def test_the_infeasible_error_reads_well() -> None:
         "why: at op `dense_backward` (MatMul_3) of `step` memory holds gradients 8.192kB, activations 4.096kB, "
         "parameters 2.048kB, inputs 1.024kB; largest temporaries there: `gradient` (MatMul_3) 8.192kB, "
         "`hidden` (dense) 4.096kB\n"
-        "fix: give it more memory with `--budget 15.36kB`, lower `train.batch=`, or train fewer tensors with "
+        "fix: give it more memory with `--budget 15.36kB`, lower train.batch, or train fewer tensors with "
         "`update.mode=head`"
     )
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,50 @@ def test_the_bigger_budget_is_one_that_works_and_can_be_copied() -> None:
 def test_the_smaller_batch_is_the_largest_divisor_that_fits(memory_bytes: int) -> None:
     _, batch, _ = ways(memory_bytes)
     halved = [Variant(batch=n, accumulate=12 // n, update_mode="full") for n in (1, 2, 3, 4, 6)]
+    expected = [variant for variant in halved if fits(variant, memory_bytes)][-1]
+    assert batch.flags == f"train.batch={expected.batch} train.accumulate={expected.accumulate}"
+
+
+@pytest.mark.parametrize("batch", [13, 31, 37])
+@pytest.mark.parametrize("memory_bytes", [25_000, 39_000, 60_000])
+def test_a_batch_without_useful_divisors_becomes_the_largest_power_of_two_that_fits(
+    batch: int, memory_bytes: int
+) -> None:
+    asked = Variant(batch=batch, accumulate=1, update_mode="full")
+    _, way, _ = ways(memory_bytes, asked=asked)
+    powers = [2**bit for bit in range(8) if 2**bit < batch]
+    sums = {size: max(2, round(batch / size)) if size > 1 else batch for size in powers}
+    expected = [n for n in powers if fits(replace(asked, batch=n, accumulate=sums[n]), memory_bytes)][-1]
+    assert expected > 1
+    assert way.flags == f"train.batch={expected} train.accumulate={sums[expected]}"
+
+
+@pytest.mark.parametrize("memory_bytes", [25_000, 31_000, 42_000, 60_000, 100_000])
+def test_with_time_for_three_attempts_the_batch_advised_is_still_the_largest_that_fits(memory_bytes: int) -> None:
+    """What a large model has time for: one sample, a guess, and its neighbour."""
+    asked, built = Variant(batch=64, accumulate=1, update_mode="full"), 0
+
+    def slow(variant: Variant) -> tuple[TrainGraph, CostsByFunction]:
+        nonlocal built
+        built += 1
+        return step(variant)
+
+    graph, costs = step(asked)
+    least = smallest_plan(graph, Budget(), costs).budget.memory_bytes
+    assert least is not None
+    assert least > memory_bytes
+    budget = Budget(memory_bytes=Bytes(memory_bytes))
+    _, batch, _ = find_ways_out(
+        asked,
+        budget,
+        least,
+        slow,
+        device="board",
+        device_bytes=GB,
+        time_limit_s=6.0,  # half of it for the batch
+        clock=lambda: float(built),
+    )
+    halved = [Variant(batch=n, accumulate=64 // n, update_mode="full") for n in (1, 2, 4, 8, 16, 32)]
     expected = [variant for variant in halved if fits(variant, memory_bytes)][-1]
     assert batch.flags == f"train.batch={expected.batch} train.accumulate={expected.accumulate}"
 

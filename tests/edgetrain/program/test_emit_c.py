@@ -249,6 +249,24 @@ def test_the_driver_of_a_paged_plan_reads_like_this() -> None:
     )
 
 
+def test_a_function_begins_with_a_look_at_the_inputs_that_have_bounds() -> None:
+    graph, plan = tiny_graph(), tiny_plan(keep())
+    ids = Tensor(name='"ids"', shape=(2, 3), dtype="int32", role=Role.INPUT, bounds=(-6, 5))
+    first, *others = graph.functions["step"]
+    functions = {
+        **graph.functions,
+        "step": (replace(first, kernel="tiny_look_up", reads=(*first.reads, ids.name)), *others),
+    }
+    driver = emit_driver(
+        TrainGraph(name="ids", tensors={**graph.tensors, ids.name: ids}, functions=functions),
+        replace(plan, persistent_bytes=18240, persistent_offsets={**plan.persistent_offsets, ids.name: 18176}),
+    )
+    step, evaluate = (driver.split(f"edge_{function}(void) {{\n")[1].split("\n}")[0] for function in functions)
+    check = 'EDGE_TRY(edge_check_int32(a + 18176, 6, INT64_C(-6), INT64_C(5), "\\042ids\\042"));'
+    assert step.index("EDGE_ERROR_STATE") < step.index(check) < step.index("EDGE_RUN")
+    assert "edge_check" not in evaluate
+
+
 def test_the_abi_number_is_the_one_in_the_header() -> None:
     assert f"#define EDGE_ABI {ABI}\n" in runtime_text("edgetrain.h")
 

@@ -1,0 +1,23 @@
+"""Which programs this user's build cache has built: a run folder may come from anybody, and its program is code."""
+
+from __future__ import annotations
+
+import contextlib
+
+from edgetrain.files.build_cache import BuildCache
+from edgetrain.program.artifact import Artifact
+
+_FOLDER = "programs"  # beside the entries of the build cache, whose names are hexadecimal; stays when these are trimmed
+
+
+def remember_program(cache: BuildCache, program: Artifact) -> None:
+    """Notes that the program was built here. Where the cache cannot be written it is built again instead."""
+    place = cache.root / _FOLDER / program.identity
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch(mode=0o600)
+
+
+def is_known_program(cache: BuildCache, program: Artifact) -> bool:
+    """Whether exactly these files, library, graph, plan and offsets, were built by this cache."""
+    return (cache.root / _FOLDER / program.identity).is_file()
