@@ -110,6 +110,8 @@ def model_source(recipe: Recipe) -> ModelSource:
         classes=model.classes,
         head=model.head,
         fold_batchnorm=model.batchnorm == "fold",
+        separate=model.separate,
+        tie=model.tie,
         seed=recipe.train.seed,
     )
 
@@ -125,7 +127,7 @@ def train_options(recipe: Recipe, contribution: Contribution | None = None) -> T
     return TrainOptions(
         batch=train.batch,
         loss=train.loss,
-        loss_options=loss_options_of(train),
+        loss_options=loss_options_of(recipe),
         optimizer=OptimizerOptions(
             kind=train.optimizer,
             momentum=train.momentum if train.optimizer == "sgd" else 0.0,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from edgetrain.errors import UsageError
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.pipeline.job import NO_LIMIT, Job
 from edgetrain.pipeline.stages import CompiledJob
 from edgetrain.program.build import build_program
@@ -40,7 +40,7 @@ def profiling_engine(compiled: CompiledJob) -> Iterator[LocalEngine]:
     program = build_program(compiled.compiled, plan, job.device, cache=job.cache, profile=True)
     threads = job.threads or job.device.codegen.cores
     with (
-        tempfile.TemporaryDirectory(prefix="edgetrain-profile-") as pages,
+        scratch_folder("profile") as pages,
         LocalEngine(program, threads=threads, page_directory=Path(pages)) as engine,
     ):
         fill_synthetic(engine, program.graph, loss=job.recipe.train.loss, seed=0)

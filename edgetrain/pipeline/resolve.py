@@ -4,46 +4,90 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import tempfile
 from pathlib import Path
 
 from edgetrain.compiler.schedules import choices_of, read_records
+from edgetrain.dataset.augment.augmentation import check_augmentation
+from edgetrain.dataset.class_weights import balanced_class_weights
 from edgetrain.dataset.convert import Conversion
-from edgetrain.dataset.load import load_dataset
+from edgetrain.dataset.load import load_recipe_data
 from edgetrain.dataset.samples import Dataset
-from edgetrain.errors import UsageError
+from edgetrain.errors import DataError, UsageError
+from edgetrain.files.scratch import scratch_folder
+from edgetrain.pipeline.classes import needs_classes, with_classes
 from edgetrain.pipeline.job import NO_LIMIT, Job
 from edgetrain.pipeline.stages import compile_job
-from edgetrain.recipes import UpdateSection
+from edgetrain.recipes import BALANCED, UpdateSection
 from edgetrain.run.contribution_scores import ScoreRequest, scores_from_gradients
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.run_folder import RunFolder
-from edgetrain.run.loop.feed import DatasetFeed
+from edgetrain.run.loop.feed import DatasetFeed, conversion_of
 from edgetrain.run.loop.labels import with_fitting_labels
+from edgetrain.run.loop.targets import scaling_of, with_scaled_targets
 from edgetrain.targets.profile import HOST, load_target
 
 log = logging.getLogger(__name__)
 
 
 def resolve(job: Job, dataset: Dataset, resumed: RunFolder | None = None) -> Job:
-    """The job with nothing left to decide; `resumed` is the folder of a run that goes on."""
+    """The job with nothing left to decide; `resumed` is the folder of a run that goes on.
+
+    Raises `UsageError` where the recipe augments what the data is not.
+    """
+    recipe = job.recipe
+    check_augmentation(recipe.data.augment, dataset.train, Conversion.of(recipe.data), loss=recipe.train.loss)
+    job = with_class_weights(job, dataset)
     return with_contribution(with_recorded_schedules(job, resumed) if resumed is not None else job, dataset)
 
 
 def resolve_without_data(job: Job) -> Job:
-    """The job as `fit` compiles it, for who has not loaded its data: only a sparse update needs any.
+    """The job as `fit` compiles it, for who has not loaded its data.
 
-    Raises `UsageError` where it does and there is none, and as `load_dataset` does.
+    Data that the recipe names decides how many classes the model tells apart; where it cannot be read, or none is
+    named, the model keeps its last layer. Raises `UsageError` for a sparse update or balanced classes without data,
+    and then as `load_dataset` does.
     """
-    if job.recipe.update.mode != "sparse":
+    recipe = job.recipe
+    needs = (
+        (
+            recipe.update.mode == "sparse",
+            "update.mode=sparse needs data to choose what to train",
+            "it measures on training batches how much each tensor would lower the loss",
+        ),
+        (
+            recipe.train.class_weights == BALANCED,
+            "train.class_weights=balanced needs data to count the classes in",
+            "a class weighs the more the fewer samples it has",
+        ),
+    )
+    wanted = [(what, why) for is_wanted, what, why in needs if is_wanted]
+    if wanted and not recipe.data.source:
+        raise UsageError(wanted[0][0], why=wanted[0][1], fix="add `data.source=PATH`")
+    if not wanted and not needs_classes(recipe):
         return job
-    if not job.recipe.data.source:
-        raise UsageError(
-            "update.mode = 'sparse' needs data to choose what to train",
-            why="it measures on training batches how much each tensor would lower the loss",
-            fix="add data.source=PATH",
-        )
-    return with_contribution(job, load_dataset(job.recipe.data))
+    try:
+        dataset = load_recipe_data(recipe)
+    except DataError as error:
+        if wanted:
+            raise
+        job.inform(f"the model keeps its last layer: the data cannot be read here ({error.what})")
+        return job
+    job, dataset = with_classes(job, dataset)
+    return with_contribution(with_class_weights(job, dataset), dataset)
+
+
+def with_class_weights(job: Job, dataset: Dataset) -> Job:
+    """The job with a number for each class, where its recipe leaves them to the data.
+
+    They become part of the run's recipe: a run that goes on has the weights that it began with.
+    """
+    recipe = job.recipe
+    if recipe.train.class_weights != BALANCED:
+        return job
+    weights = balanced_class_weights(dataset.train, recipe.model.classes or dataset.classes or 0)
+    log.info("class weights: %s", ", ".join(f"{weight:.3g}" for weight in weights))
+    train = dataclasses.replace(recipe.train, class_weights=weights)
+    return dataclasses.replace(job, recipe=dataclasses.replace(recipe, train=train))
 
 
 def with_recorded_schedules(job: Job, folder: RunFolder) -> Job:
@@ -72,9 +116,11 @@ def with_contribution(job: Job, dataset: Dataset) -> Job:
         output_axes=compiled.facts["output_axes"],
     )
     dataset = with_fitting_labels(dataset, section.loss, program.graph, compiled.facts["outputs"][0])
-    feed = DatasetFeed(dataset, batch=section.batch, seed=section.seed, conversion=Conversion.of(recipe.data))
+    dataset = with_scaled_targets(dataset, scaling_of(dataset, recipe))
+    conversion = conversion_of(recipe.data, program.graph)
+    feed = DatasetFeed(dataset, batch=section.batch, seed=section.seed, conversion=conversion)
     with (
-        tempfile.TemporaryDirectory(prefix="edgetrain-scores-") as pages,
+        scratch_folder("scores") as pages,
         LocalEngine(program, threads=job.threads or job.device.codegen.cores, page_directory=Path(pages)) as engine,
     ):
         contribution = scores_from_gradients(engine, feed, request)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgetrain.errors import ModelError
+from edgetrain.files.regular_file import require_regular
 from edgetrain.recipes import Recipe, load_recipe, recipe_for_model
 
 _ZOO = "zoo:"
@@ -26,6 +27,7 @@ def recipe_of(source: str, overrides: Sequence[str], *, needs_data: bool) -> Rec
     if not is_model(source):
         return load_recipe(source, overrides)
     path = Path(source)
+    require_regular(path, ModelError)
     if not source.startswith(_ZOO) and not path.is_file():
         raise ModelError(
             f"no model file at `{path}`",

@@ -46,6 +46,8 @@ def compile_job(job: Job, *, with_kernels: bool = True, batches: int = 0) -> Com
     request = compile_request(job, with_kernels=with_kernels)
     terms = trial_terms(job, may_try=batches > 0 and with_kernels, batches=batches)
     compiled = compile_graph(request, cache=job.cache, stores=job.stores, terms=terms, progress=job.progress)
+    for line in compiled.facts.get("warnings", ()):
+        job.notify(line)
     return CompiledJob(job=job, compiled=compiled)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from edgetrain.errors import DivergedError
 from edgetrain.graph.contribution import Contribution, gradient_scores, row_scores
 from edgetrain.graph.ir import LABELS, STEP
+from edgetrain.model.tensor_names import graph_name
 from edgetrain.run.engines.engine import BatchSource, Engine
 
 ACCUMULATED = "accumulated"  # as the graph's builder names the gradients that grow over several batches
@@ -30,7 +31,7 @@ def scores_from_gradients(engine: Engine, source: BatchSource, request: ScoreReq
 
     Raises `DivergedError` when a gradient is no number.
     """
-    inputs = {name: engine.tensor(name) for name in request.inputs}
+    inputs = {name: engine.tensor(graph_name(name)) for name in request.inputs}
     source.seek((0, 0))
     for _ in range(request.batches):
         source.fill(inputs, engine.tensor(LABELS))

@@ -12,35 +12,55 @@ from typing import Any
 from edgetrain.compiler.compiled import Compiled
 from edgetrain.compiler.schedules import records_text, summary
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
+from edgetrain.dataset.augment.augmentation import Augmentation
+from edgetrain.dataset.augment.examples import AugmentedExample, augmented_examples
 from edgetrain.dataset.convert import Conversion, check_sample
+from edgetrain.dataset.reading import Scaling
 from edgetrain.dataset.samples import Dataset
+from edgetrain.dataset.table import misfit
+from edgetrain.errors import DataError
 from edgetrain.files.atomic_file import replaced_file
+from edgetrain.files.atomic_folder import sweep_beside
 from edgetrain.files.build_cache import file_sha256
+from edgetrain.files.sealed import sealed
 from edgetrain.graph.adapters import beside_from_json
 from edgetrain.graph.ir import Role
+from edgetrain.graph.persistent import SAVED_ROLES
 from edgetrain.planner.plan import Plan
 from edgetrain.program.artifact import Artifact
 from edgetrain.recipes import Recipe
 from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
+from edgetrain.run.files.data_identity import data_digest, data_text, require_same_data
 from edgetrain.run.files.export import write_trained_onnx
+from edgetrain.run.files.history import read_history
 from edgetrain.run.files.report import Energy, RunReport, write_report
 from edgetrain.run.files.run_folder import RunFolder
-from edgetrain.run.limits.exchange import hold_run
+from edgetrain.run.files.sessions import Session, SessionKeeper, read_sessions
+from edgetrain.run.files.trained import read_reading
+from edgetrain.run.learned.keep import keep_learned
+from edgetrain.run.limits.exchange import clean_exchange
 from edgetrain.run.limits.governor import Beginning, Governor, Limit
 from edgetrain.run.limits.ladder import Ladder, Rung
 from edgetrain.run.limits.period import Period
 from edgetrain.run.loop.callbacks import Callback
+from edgetrain.run.loop.early_stopping import reason_to_keep
 from edgetrain.run.loop.evaluation import evaluate
-from edgetrain.run.loop.feed import TEST, VALIDATION, DatasetFeed
+from edgetrain.run.loop.feed import TEST, VALIDATION, DatasetFeed, conversion_of
+from edgetrain.run.loop.finite import finite_tensors
 from edgetrain.run.loop.labels import with_fitting_labels
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings, loss_options_of
-from edgetrain.run.loop.train import TrainOutcome, train
+from edgetrain.run.loop.step_log import LOG
+from edgetrain.run.loop.targets import is_in_units_of, scaling_of, with_scaled_targets
+from edgetrain.run.loop.train import TrainOutcome, require_resumable, train
 from edgetrain.run.loop.warm_up import warm_up
+from edgetrain.run.predict.task import describe
 from edgetrain.run.sensors.energy import EnergyMeter, find_sensor
 from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
 
 log = logging.getLogger(__name__)
+
+_SHOWN_EXAMPLES = 4  # of augmentation, in the report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +83,7 @@ class RunRequest:
     threads: int
     carbon: CarbonIntensity = WORLD_AVERAGE
     resume: bool = False
+    is_new_data: bool = False  # a run that goes on may do so on other data
     callbacks: tuple[Callback, ...] = ()
 
 
@@ -77,47 +98,116 @@ class MemoryLimits:
 
 
 def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: MemoryLimits) -> RunReport:
-    """Trains the program on `dataset` and writes everything to the request's folder.
+    """Trains the program on `dataset` and writes everything to the request's folder, which the caller has claimed.
 
-    Raises as `train` does, `DataError` when data and model do not fit, and `UsageError` when the folder's run is going
-    on in another process.
+    Raises as `train` does, and `DataError` when data and model do not fit.
     """
     compiled, program, recipe, folder = runnable.compiled, runnable.program, request.recipe, request.folder
-    inputs = {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
-    check_sample(dataset.train.features[0], inputs, Conversion.of(recipe.data))
+    conversion = conversion_of(recipe.data, program.graph)
+    try:
+        check_sample(dataset.train.features[0], input_shapes(compiled), conversion)
+    except DataError as error:
+        raise misfit(error, dataset.reading) from error
     dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
-    folder.create()
-    with hold_run(folder.path):
-        _fill_folder(folder, recipe, compiled, program)
+    with clean_exchange(folder.path):
+        digest = data_digest(dataset)
+        dataset = with_scaled_targets(dataset, _target_scaling(runnable, dataset, request))
+        sweep_beside(folder.program, is_held=True)
         settings = settings_of(recipe, compiled, program, dataset, folder)
         feed = DatasetFeed(
-            dataset, batch=recipe.train.batch, seed=recipe.train.seed, conversion=Conversion.of(recipe.data)
+            dataset,
+            batch=recipe.train.batch,
+            seed=recipe.train.seed,
+            conversion=conversion,
+            augmentation=Augmentation.of(recipe.data.augment, dataset.train),
         )
+        if request.resume:  # whatever can be refused is refused here: nothing of the run has changed yet
+            require_resumable(feed, settings, out=folder.path, saved_bytes=program.manifest.saved_bytes)
+            if not request.is_new_data:
+                require_same_data(folder.data, digest)
+        _fill_folder(folder, request, runnable, dataset, digest)
         warm_up(program.manifest, feed, settings)
         meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
+        keeper = _session_keeper(meter, runnable, request)
+        keeper.write()  # no session of an older run stays, and what writing needs is in memory before it is measured
         growth = _Growth.from_here()
         with LocalEngine(
             program, threads=request.threads, page_directory=folder.path, reserve_bytes=limits.reserve_bytes
         ) as engine:
             governor = Governor(engine, _beginning(runnable, folder, limits), limits.others)
-            with meter:
-                outcome = train(
-                    engine,
-                    feed,
-                    settings,
-                    out=folder.path,
-                    callbacks=request.callbacks,
-                    resume=request.resume,
-                    governor=governor,
-                )
+            try:
+                with meter:
+                    outcome = train(
+                        engine,
+                        feed,
+                        _that_stay_finite(settings, engine),
+                        out=folder.path,
+                        callbacks=(keeper, *request.callbacks),
+                        resume=request.resume,
+                        governor=governor,
+                    )
+            finally:
+                keeper.write()
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
             report = _report(engine, runnable, request, outcome, governor.periods(), growth.bytes())
-            _write_model(engine, program, compiled, folder)
+            _write_model(engine, runnable, request, dataset)
+            # Last: nothing of it may count as the program's memory.
+            keep_learned(
+                engine, feed, settings, dataset, folder.path, augmented=lambda: _augmented(runnable, request, dataset)
+            )
         if engine.artifact != program:
             engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
-        report = replace(report, test=test or {}, energy=_energy(outcome, runnable.plan, request, meter))
+        best = outcome.progress.best
+        history = read_history(folder.path / LOG, best_step=best.step if best is not None else None)
+        report = replace(
+            report,
+            **_kept(outcome, settings),
+            losses=history.losses,
+            loss_steps=history.loss_steps,
+            validations=history.validations,
+            target_scaling=None if dataset.reading.target.is_identity else dataset.reading.target,
+            evaluated_part=TEST if dataset.test is not None else VALIDATION,
+            test=test or {},
+            sessions=keeper.sessions,
+            seconds_per_step=outcome.seconds_per_step or _mean_step_seconds(keeper.sessions),
+            energy=Energy.of(keeper.sessions, carbon=request.carbon, is_target_here=request.is_target_here),
+        )
         write_report(report, folder.path)
     return report
+
+
+def input_shapes(compiled: Compiled) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The model's inputs by name: shape without the batch, and type."""
+    return {i["name"]: (tuple(i["shape"][1:]), str(i["dtype"])) for i in compiled.facts["inputs"]}
+
+
+def _augmented(runnable: Runnable, request: RunRequest, dataset: Dataset) -> list[AugmentedExample]:
+    """A few training pictures with what the first epochs made of them; none where nothing is augmented."""
+    recipe = request.recipe
+    shape, *_ = (shape for shape, _ in input_shapes(runnable.compiled).values())
+    return augmented_examples(
+        dataset,
+        Conversion.of(recipe.data),
+        Augmentation.of(recipe.data.augment, dataset.train),
+        seed=recipe.train.seed,
+        count=_SHOWN_EXAMPLES,
+        shape=(shape[0], shape[1], shape[2]) if len(shape) == 3 else None,
+    )
+
+
+def _target_scaling(runnable: Runnable, dataset: Dataset, request: RunRequest) -> Scaling:
+    """How the targets are trained. A run that goes on keeps to what it began with."""
+    if request.resume and request.folder.reading.exists():
+        return read_reading(request.folder).target
+    recipe, facts = request.recipe, runnable.compiled.facts
+    scaling = scaling_of(dataset, recipe)
+    if scaling.is_identity or recipe.data.scale_target != "auto":
+        return scaling
+    inputs, output = tuple(i["name"] for i in facts["inputs"]), facts["outputs"][0]
+    with LocalEngine(runnable.program, threads=request.threads, page_directory=request.folder.path) as engine:
+        conversion = conversion_of(recipe.data, runnable.program.graph)
+        is_trained = is_in_units_of(dataset.train, engine, inputs=inputs, output=output, conversion=conversion)
+    return Scaling() if is_trained else scaling
 
 
 def _beginning(runnable: Runnable, folder: RunFolder, limits: MemoryLimits) -> Beginning:
@@ -133,13 +223,21 @@ def _beginning(runnable: Runnable, folder: RunFolder, limits: MemoryLimits) -> B
     )
 
 
-def _fill_folder(folder: RunFolder, recipe: Recipe, compiled: Compiled, program: Artifact) -> None:
-    """Leaves in the folder what a run is resumed from. The run must be held."""
-    with replaced_file(folder.recipe) as file:
-        file.write(recipe.with_absolute_paths().to_json().encode())  # a run may be resumed from anywhere
-    with replaced_file(folder.schedules) as file:
-        file.write(records_text(compiled.schedules).encode())  # a run that goes on must sum in the same order
-    program.copy_to(folder.program)
+def _fill_folder(folder: RunFolder, request: RunRequest, runnable: Runnable, dataset: Dataset, digest: str) -> None:
+    """Leaves in the folder what a run is resumed and used from."""
+    texts = {
+        folder.data: data_text(dataset, digest),
+        folder.recipe: request.recipe.with_absolute_paths().to_json(),  # a run may be resumed from anywhere
+        folder.reading: dataset.reading.to_json(),
+        folder.schedules: records_text(runnable.compiled.schedules),  # a run that goes on sums in the same order
+    }
+    adapters = runnable.compiled.facts["adapters"]
+    if adapters:
+        texts[folder.adapters] = json.dumps({"adapters": adapters}, indent=1)
+    for path, text in texts.items():
+        with replaced_file(path) as file:
+            file.write(sealed(text).encode())
+    runnable.program.copy_to(folder.program)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,21 +259,49 @@ class _Growth:
         return peak - self.baseline_bytes
 
 
-def _write_model(engine: LocalEngine, program: Artifact, compiled: Compiled, folder: RunFolder) -> None:
-    """The ONNX file with the engine's parameters in place of its own, adapters merged."""
-    parameters = {t.name: engine.tensor(t.name) for t in program.graph.by_role(Role.PARAMETER)}
-    adapters = [beside_from_json(a) for a in compiled.facts["adapters"]]
-    write_trained_onnx(compiled.model, parameters, folder.model, adapters=adapters)
-
-
-def _energy(outcome: TrainOutcome, plan: Plan, request: RunRequest, meter: EnergyMeter) -> Energy:
-    return Energy.of(
-        steps=outcome.steps_taken,
-        modelled_j=plan.joules * request.recipe.train.accumulate * outcome.steps_taken,
-        meter=meter,
-        carbon=request.carbon,
-        is_target_here=request.is_target_here,
+def _write_model(engine: LocalEngine, runnable: Runnable, request: RunRequest, dataset: Dataset) -> None:
+    """The ONNX file with the engine's parameters in place of its own, adapters merged, and how to read data for it."""
+    graph, facts = runnable.program.graph, runnable.compiled.facts
+    parameters = {t.name: engine.tensor(t.name) for t in graph.by_role(Role.PARAMETER)}
+    adapters = [beside_from_json(adapter) for adapter in facts["adapters"]]
+    inputs = [i["name"] for i in facts["inputs"]]
+    described = describe(request.recipe, dataset.reading, graph, inputs=inputs, output=facts["outputs"][0])
+    write_trained_onnx(
+        runnable.compiled.model,
+        parameters,
+        request.folder.model,
+        adapters=adapters,
+        metadata=described.to_metadata(),
+        scaling=dataset.reading.target,
+        output=facts["outputs"][0],
     )
+
+
+def _session_keeper(meter: EnergyMeter, runnable: Runnable, request: RunRequest) -> SessionKeeper:
+    path = request.folder.sessions
+    return SessionKeeper(
+        path,
+        read_sessions(path) if request.resume else (),
+        meter,
+        joules_per_step=runnable.plan.joules * request.recipe.train.accumulate,
+    )
+
+
+def _mean_step_seconds(sessions: tuple[Session, ...]) -> float | None:
+    """For a session that had no step left to take."""
+    steps = sum(session.steps for session in sessions)
+    return sum(session.step_seconds for session in sessions) / steps if steps else None
+
+
+def _kept(outcome: TrainOutcome, settings: TrainSettings) -> dict[str, Any]:
+    """Which epoch's parameters the engine holds, and why; nothing to say where there was no validation."""
+    best = outcome.progress.best
+    if best is None:
+        return {}
+    if not outcome.holds_best:
+        return {"kept_because": f"the last parameters: those of epoch {best.epoch}, the best, are lost"}
+    reason = reason_to_keep(best, metric=settings.monitor, higher_is_better=settings.monitor_rises)
+    return {"kept_epoch": best.epoch, "kept_because": reason}
 
 
 def settings_of(
@@ -189,7 +315,7 @@ def settings_of(
         inputs=tuple(i["name"] for i in compiled.facts["inputs"]),
         output=compiled.facts["outputs"][0],
         loss=train_section.loss,
-        loss_options=loss_options_of(train_section),
+        loss_options=loss_options_of(recipe),
         epochs=train_section.epochs,
         steps=train_section.steps,
         learning_rate=LearningRate(
@@ -207,8 +333,16 @@ def settings_of(
         monitor=recipe.metric if dataset.validation is not None else "loss",
         patience_epochs=train_section.patience or None,
         checkpoint_steps=train_section.checkpoint_every or None,
+        target=dataset.reading.target,
         resume_command=f"edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder.path))}",
     )
+
+
+def _that_stay_finite(settings: TrainSettings, engine: LocalEngine) -> TrainSettings:
+    """The settings with what no update may ruin: of parameters and optimizer state all that begins as numbers."""
+    tensors = engine.artifact.manifest.tensors
+    saved = tuple(name for name, tensor in tensors.items() if tensor.role in SAVED_ROLES)
+    return replace(settings, finite_tensors=finite_tensors(engine, saved))
 
 
 def _report(
@@ -237,8 +371,7 @@ def _report(
         steps=progress.step,
         epochs=outcome.epochs,
         ending=str(outcome.ending),
-        losses=progress.losses,
-        validations=progress.validations,
+        losses=(),  # read when nothing is measured any more
         best_step=progress.best.step if progress.best is not None else None,
         model_sha256=file_sha256(compiled.model),
         program_sha256=program.identity,

@@ -15,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.errors import DeviceError, InternalError
+from edgetrain.dataset.bounds import first_outside, outside
+from edgetrain.errors import DeviceError, EdgetrainError, InternalError
 from edgetrain.graph.ir import Op
 from edgetrain.program.artifact import GRAPH, Artifact
 from edgetrain.program.emit_c import ABI
@@ -24,7 +25,8 @@ from edgetrain.run.engines.arena_memory import ArenaMemory
 from edgetrain.run.engines.stored_parameters import ParametersCopy, mapped_file
 from edgetrain.units import show_bytes
 
-# EDGE_ERROR_* in runtime/edgetrain.h that the user can do something about.
+_ERROR_DATA = -7  # EDGE_ERROR_DATA in runtime/edgetrain.h
+# Others that the user can do something about.
 _FIXES: Mapping[int, str] = {
     -2: "close the other engine of this program first: one can be open in a process",
     -3: "pass fewer threads, or raise the limit on processes (`ulimit -u`)",
@@ -113,7 +115,8 @@ class LocalEngine:
         """Runs `step`, `evaluate` or `apply` on what is in the arena.
 
         Raises `DeviceError` naming the op whose kernel failed, or what paging failed on; then the parameters are as
-        the ops before it left them, and the last checkpoint has to be loaded.
+        the ops before it left them, and the last checkpoint has to be loaded. Raises `DataError` for labels or ids
+        that are out of bounds; then nothing was run.
         """
         if self._library is None:
             raise InternalError(f"`{function}` was called after `close`")
@@ -125,7 +128,20 @@ class LocalEngine:
         if status != 0:
             if status > 0:
                 raise _kernel_failure(function, self._artifact.graph.functions[function][status - 1])
+            if status == _ERROR_DATA:
+                raise self._outside(function)
             raise _runtime_failure(self._library, f"`{function}` failed", status)
+
+    def _outside(self, function: str) -> EdgetrainError:
+        """Names the first row of the batch that the program refused."""
+        for tensor in self._artifact.graph.bounded_inputs(function):
+            values = self.tensor(tensor.name)
+            found = first_outside(values, tensor.bounds) if tensor.bounds is not None else None
+            if found is not None and tensor.bounds is not None:
+                return outside(
+                    f"row {found[0] if found else 0} of the batch", f"`{tensor.name}`", values[found], tensor.bounds
+                )
+        return InternalError(f"`{function}` refused inputs that are in their bounds")
 
     @property
     def artifact(self) -> Artifact:

@@ -54,6 +54,11 @@ def _output(graph: TrainGraph) -> Tensor:
     return next(t for t in graph.by_role(Role.OUTPUT) if t.name.startswith(prefix))
 
 
+def _cross_entropy_labels(rng: np.random.Generator, graph: TrainGraph) -> Array:
+    """Class numbers, or shares of the classes where the program takes these."""
+    return (_shares if graph.tensors[LABELS].dtype.startswith("float") else _classes)(rng, graph)
+
+
 def _classes(rng: np.random.Generator, graph: TrainGraph) -> Array:
     return rng.integers(0, _output(graph).shape[1], graph.tensors[LABELS].shape)
 
@@ -89,7 +94,7 @@ def _of_its_type(rng: np.random.Generator, graph: TrainGraph) -> Array:
 
 
 _LABELS: Mapping[str, Callable[[np.random.Generator, TrainGraph], Array]] = {
-    "cross-entropy": _classes,
+    "cross-entropy": _cross_entropy_labels,
     "bce": _bits,
     "mse": _normals,
     "l1": _normals,

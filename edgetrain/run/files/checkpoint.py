@@ -22,12 +22,17 @@ import numpy as np
 
 from edgetrain.errors import DataError, DeviceError
 from edgetrain.files.atomic_file import disk_error, replaced_file, sync_directory
+from edgetrain.files.texts import parse_json
+from edgetrain.run.files.plain_data import record_from_plain
 from edgetrain.run.loop.early_stopping import Best
+from edgetrain.run.loop.running import ExactSum
 from edgetrain.units import show_bytes
 
 log = logging.getLogger(__name__)
 
-FORMAT = "edgetrain.checkpoint/2"
+FORMAT = "edgetrain.checkpoint/4"
+# They list the losses of all steps and all validations; /2, of version 0.1, does not say what loss the best epoch had.
+_WITH_HISTORY = ("edgetrain.checkpoint/3", "edgetrain.checkpoint/2")
 NEWEST = "checkpoint.bin"
 PREVIOUS = "checkpoint.previous.bin"
 BEST = "best.bin"
@@ -51,15 +56,19 @@ class Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run has come: with the saved memory, all that decides what its next steps do."""
+    """How far a run has come: with the saved memory, all that decides what its next steps do.
+
+    Of one size however many steps were taken: what they were like is in the log.
+    """
 
     step: int  # optimizer steps done
     position: tuple[int, int]  # (epoch, batch) to read next
     steps_per_epoch: int
     seed: int
-    losses: tuple[float, ...] = ()  # one for each step done
-    validations: tuple[Validation, ...] = ()
+    epoch_loss: tuple[float, ...] = ()  # the exact sum of the losses since the epoch began, as parts of an `ExactSum`
+    validation: Validation | None = None  # the last one
     best: Best | None = None
+    earlier: tuple[Validation, ...] = ()  # only of a file of an older format, which has them where the log has not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +83,8 @@ class Header:
         """Canonical: the same header gives the same bytes."""
         progress = {name: getattr(self.progress, name) for name in ("step", "position", "steps_per_epoch", "seed")}
         progress |= {
-            "losses": _packed(self.progress.losses),
-            "validations": [asdict(v) for v in self.progress.validations],
+            "epoch_loss": _packed(self.progress.epoch_loss),
+            "validation": asdict(self.progress.validation) if self.progress.validation is not None else None,
             "best": asdict(self.progress.best) if self.progress.best is not None else None,
         }
         data = {
@@ -87,10 +96,9 @@ class Header:
         return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _packed(losses: Sequence[float]) -> str:
-    """As text of 11 bytes each, in little-endian order. Numerals would cost ten times that in the making, and a run has
-    one for every step."""
-    return base64.b64encode(np.asarray(losses, dtype="<f8").tobytes()).decode()
+def _packed(numbers: Sequence[float]) -> str:
+    """To the last bit, as text of 11 bytes each, in little-endian order."""
+    return base64.b64encode(np.asarray(numbers, dtype="<f8").tobytes()).decode()
 
 
 def _unpacked(text: str) -> tuple[float, ...]:
@@ -145,10 +153,14 @@ def save_run_checkpoint(out: Path, saved: memoryview, progress: Progress, *, pro
 def read_header(path: Path) -> Header:
     """Verifies the whole file and returns its header. Raises `DataError` when it is missing or damaged."""
     try:
-        with _opened(path) as file:
-            return _verify(file)
+        return _verified(path)
     except _DamageError as damage:
         raise _damaged(path, damage) from damage
+
+
+def _verified(path: Path) -> Header:
+    with _opened(path) as file:
+        return _verify(file)
 
 
 def load_checkpoint(path: Path, saved: memoryview, *, program_sha256: str) -> Progress:
@@ -182,14 +194,29 @@ def load_run_checkpoint(out: Path, saved: memoryview, *, program_sha256: str) ->
         try:
             progress = _load(previous, saved, program_sha256)
         except _DamageError as second:
-            raise DataError(
-                f"neither `{newest}` nor `{previous}` can be used",
-                why=f"the first: {damage}; the second: {second}",
-                fix="restore one of them from a copy, or start again without --resume",
-            ) from second
+            raise _both_damaged(newest, damage, previous, second) from second
         log.warning("cannot use `%s`: %s; going back to step %d from `%s`", newest, damage, progress.step, previous)
     promote_previous(out)
     return progress
+
+
+def read_run_header(out: Path, *, program_sha256: str, saved_bytes: int) -> Header:
+    """The header of what `load_run_checkpoint` would load, verified in the same way. Changes nothing.
+
+    Raises `DataError` as that does.
+    """
+    newest, previous = out / NEWEST, out / PREVIOUS
+    try:
+        path, header = newest, _verified(newest)
+    except _DamageError as damage:
+        if not previous.exists():
+            raise _damaged(newest, damage) from damage
+        try:
+            path, header = previous, _verified(previous)
+        except _DamageError as second:
+            raise _both_damaged(newest, damage, previous, second) from second
+    _check_program(path, header, saved_bytes, program_sha256)
+    return header
 
 
 def promote_previous(out: Path) -> None:
@@ -220,7 +247,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _load(path: Path, saved: memoryview, program_sha256: str) -> Progress:
     with _opened(path) as file:
         header = _verify(file)
-        _check_program(path, header, saved, program_sha256)
+        _check_program(path, header, saved.nbytes, program_sha256)
         try:
             is_same = _fill(file, header, saved)
         except OSError as error:
@@ -256,13 +283,16 @@ def _verify(file: BinaryIO) -> Header:
     if trailer != digest.digest():
         raise _DamageError("its check sum does not match its content")
     # Only a header that the check sum vouches for is interpreted.
-    return _header_from_json(json.loads(text))
+    try:
+        return _header_from_json(parse_json(text))
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise _DamageError(f"its header does not hold what it should: {error}") from error
 
 
 def _payload_bytes(text: bytes) -> int:
     """The payload's size from a header that nothing vouches for yet."""
     try:
-        size = json.loads(text)["payload_bytes"]
+        size = parse_json(text)["payload_bytes"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _DamageError("its header is not readable") from error
     if not isinstance(size, int) or size < 0:
@@ -293,33 +323,68 @@ def _fill(file: BinaryIO, header: Header, saved: memoryview) -> bool:
     return filled == header.payload_bytes and file.read(_DIGEST_BYTES) == digest.digest()
 
 
-def _check_program(path: Path, header: Header, saved: memoryview, program_sha256: str) -> None:
-    if header.program_sha256 != program_sha256 or header.payload_bytes != saved.nbytes:
+def _check_program(path: Path, header: Header, saved_bytes: int, program_sha256: str) -> None:
+    if header.program_sha256 != program_sha256 or header.payload_bytes != saved_bytes:
         raise DataError(
             f"`{path}` belongs to another program",
             why=f"it was saved by program {header.program_sha256[:12]} with {show_bytes(header.payload_bytes)} of "
-            f"parameters and state; this is program {program_sha256[:12]} with {show_bytes(saved.nbytes)}",
+            f"parameters and state; this is program {program_sha256[:12]} with {show_bytes(saved_bytes)}",
             fix="resume with the model, recipe and budget of the first run, or start again without --resume",
         )
 
 
 def _header_from_json(data: dict[str, Any]) -> Header:
-    if data.get("format") != FORMAT:
-        raise _DamageError(f"it has the format `{data.get('format')}`, and this version of edgetrain reads `{FORMAT}`")
+    found = data.get("format")
+    if found != FORMAT and found not in _WITH_HISTORY:
+        raise _DamageError(f"it has the format `{found}`, and this version of edgetrain reads `{FORMAT}`")
     progress = data["progress"]
     return Header(
-        program_sha256=data["program_sha256"],
+        program_sha256=str(data["program_sha256"]),
         payload_bytes=data["payload_bytes"],
         progress=Progress(
-            step=progress["step"],
-            position=(progress["position"][0], progress["position"][1]),
-            steps_per_epoch=progress["steps_per_epoch"],
-            seed=progress["seed"],
-            losses=_unpacked(progress["losses"]),
-            validations=tuple(Validation(**v) for v in progress["validations"]),
-            best=Best(**progress["best"]) if progress["best"] is not None else None,
+            step=_whole(progress, "step"),
+            position=(_whole(progress["position"], 0), _whole(progress["position"], 1)),
+            steps_per_epoch=_whole(progress, "steps_per_epoch", least=1),
+            seed=_whole(progress, "seed"),
+            best=record_from_plain(Best, progress["best"]) if progress["best"] is not None else None,
+            **(_recent(progress) if found == FORMAT else _recent_of_history(progress)),
         ),
     )
+
+
+def _recent(progress: dict[str, Any]) -> dict[str, Any]:
+    last = progress["validation"]
+    return {
+        "epoch_loss": _unpacked(progress["epoch_loss"]),
+        "validation": record_from_plain(Validation, last) if last is not None else None,
+    }
+
+
+def _recent_of_history(progress: dict[str, Any]) -> dict[str, Any]:
+    """What a run that goes on needs of the losses and validations of all its epochs."""
+    validations = tuple(record_from_plain(Validation, validation) for validation in progress["validations"])
+    in_epoch = progress["step"] - epoch_start(progress["step"], progress["steps_per_epoch"])
+    total = ExactSum()
+    for loss in _unpacked(progress["losses"])[progress["step"] - in_epoch :]:
+        total.add(loss)
+    return {
+        "epoch_loss": total.parts,
+        "validation": validations[-1] if validations else None,
+        "earlier": validations,
+    }
+
+
+def epoch_start(step: int, steps_per_epoch: int) -> int:
+    """How many steps were done when the epoch of the last step began."""
+    return max(0, step - 1) // steps_per_epoch * steps_per_epoch
+
+
+def _whole(data: Any, key: str | int, *, least: int = 0) -> int:
+    """Raises `ValueError` for anything but a number that a run can have."""
+    value = data[key]
+    if type(value) is not int or value < least:
+        raise ValueError(f"`{key}` is `{value}`, expected a whole number from {least} on")
+    return value
 
 
 def _damaged(path: Path, damage: _DamageError) -> DataError:
@@ -327,6 +392,14 @@ def _damaged(path: Path, damage: _DamageError) -> DataError:
         f"the checkpoint `{path}` cannot be used",
         why=str(damage),
         fix="restore the file from a copy, or start again without --resume",
+    )
+
+
+def _both_damaged(newest: Path, damage: _DamageError, previous: Path, second: _DamageError) -> DataError:
+    return DataError(
+        f"neither `{newest}` nor `{previous}` can be used",
+        why=f"the first: {damage}; the second: {second}",
+        fix="restore one of them from a copy, or start again without --resume",
     )
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from edgetrain.errors import DataError, UsageError
 from edgetrain.files.atomic_file import replaced_file
-from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS
-from edgetrain.run.files.report import REPORT
+from edgetrain.files.regular_file import require_regular
+from edgetrain.files.sealed import parse_sealed, sealed
+from edgetrain.files.texts import parse_json
+from edgetrain.recipes import FORMAT as RECIPE_FORMAT
+from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS
+from edgetrain.run.files.plain_data import record_from_plain
+from edgetrain.run.files.report import PLOT, REPORT
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.callbacks import Callback, Logs
+from edgetrain.run.loop.step_log import LOG
 
 RUNS = Path("runs")
 JOB = "job.json"
 _FORMAT = "edgetrain.job/1"
+_RECIPE_FORMAT = RECIPE_FORMAT.rpartition("/")[0]  # of any version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +50,7 @@ class JobRecord:
     def write(self, folder: Path) -> None:
         """Raises `DeviceError` when the disk refuses."""
         with replaced_file(folder / JOB) as file:
-            file.write((json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n").encode())
+            file.write(sealed(json.dumps({"format": _FORMAT, **asdict(self)}, indent=1)).encode())
 
     @staticmethod
     def read(folder: Path) -> JobRecord | None:
@@ -48,11 +58,12 @@ class JobRecord:
         path = folder / JOB
         if not path.exists():
             return None
+        require_regular(path, DataError)
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = parse_sealed(path.read_bytes())
             if data.pop("format") != _FORMAT:
                 raise ValueError("it is of another format")
-            return JobRecord(**data)
+            return record_from_plain(JobRecord, data)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(
                 f"`{path}` cannot be used", why=str(error), fix="remove it, and give --target and --budget again"
@@ -75,23 +86,47 @@ def is_resumable(folder: Path) -> bool:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a new run may use the folder: nothing there took anybody time to train."""
-    return not (is_resumable(folder) or (folder / REPORT).exists())
+    """Whether a new run may use the folder: nothing there took anybody time to train, or is not ours to replace."""
+    return not (_is_a_run(folder) or files_of_others(folder))
 
 
-def next_folder(name: str, runs: Path = RUNS) -> Path:
-    """`runs/<name>`, `runs/<name>-2`, ...: the first that is free."""
-    folder, number = runs / name, 1
-    while not is_free(folder):
-        number += 1
-        folder = runs / f"{name}-{number}"
-    return folder
+def _is_a_run(folder: Path) -> bool:
+    return is_resumable(folder) or (folder / REPORT).exists()
+
+
+def files_of_others(folder: Path) -> tuple[str, ...]:
+    """Names of a run's files that are there, in a folder that no run began in."""
+    if _has_our_recipe(folder):
+        return ()
+    run = RunFolder(folder)
+    ours = (run.model, run.recipe, run.reading, run.schedules, run.sessions, run.adapters)
+    names = (*(path.name for path in ours), PLOT, LOG, JOB, BEST)
+    return tuple(name for name in names if (folder / name).exists())
+
+
+def _has_our_recipe(folder: Path) -> bool:
+    try:
+        return str(parse_json(RunFolder(folder).recipe.read_bytes())["format"]).startswith(_RECIPE_FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def numbered_folders(name: str, runs: Path = RUNS) -> Iterator[Path]:
+    """`runs/<name>`, `runs/<name>-2`, ... without an end."""
+    yield runs / name
+    yield from (runs / f"{name}-{number}" for number in itertools.count(2))
 
 
 def require_free(folder: Path, recipe: str) -> None:
     """Raises `UsageError` where a new run would overwrite another one."""
     if is_free(folder):
         return
+    if not _is_a_run(folder):
+        raise UsageError(
+            f"`{folder}` holds `{files_of_others(folder)[0]}`, which no run of edgetrain wrote",
+            why="a run there would replace it",
+            fix="choose another folder with --out",
+        )
     finished = (folder / REPORT).exists()
     go_on = f"edgetrain fit {recipe} --resume --out {shlex.quote(str(folder))}"
     raise UsageError(

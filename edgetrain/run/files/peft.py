@@ -11,18 +11,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from edgetrain.errors import DeviceError, UsageError
 from edgetrain.files.atomic_file import replaced_file
+from edgetrain.files.build_cache import file_sha256
+from edgetrain.files.safetensors_file import write_safetensors
+from edgetrain.files.texts import parse_json
 from edgetrain.graph.adapters import Adapter
+from edgetrain.model.tensor_names import onnx_name
 from edgetrain.run.engines.engine import Array
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
+MANIFEST = "edgetrain.json"  # the hashes of both, by which the next export knows them
+_FORMAT = "edgetrain.peft/1"
 _BASE = "base_model.model."
-_SAFETENSORS_DTYPES: Mapping[str, str] = {"float16": "F16", "float32": "F32", "float64": "F64"}
-_ALIGNMENT = 8  # safetensors: the header ends on such a boundary
 
 
 def write_peft(
@@ -35,13 +37,15 @@ def write_peft(
 ) -> None:
     """Saves the adapters, and the parameters `whole` that were trained beside them, into `folder`.
 
-    Raises `UsageError` for a run without adapters, `DeviceError` when the disk refuses.
+    Raises `UsageError` for a run without adapters and where the folder holds an adapter of somebody else,
+    `DeviceError` when the disk refuses.
     """
     if not adapters:
         raise UsageError(
-            "this run has no adapters to export", why="it was not trained with LoRA", fix="set update.mode = 'lora'"
+            "this run has no adapters to export", why="it was not trained with LoRA", fix="set `update.mode=lora`"
         )
-    tensors = {f"{_BASE}{name}": parameters[name] for name in whole}
+    _require_ours(folder)
+    tensors = {f"{_BASE}{onnx_name(name)}": parameters[name] for name in whole}
     for adapter in adapters:
         module = f"{_BASE}{module_of(adapter.weight)}"
         tensors[f"{module}.lora_A.weight"] = parameters[adapter.down]
@@ -50,15 +54,37 @@ def write_peft(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DeviceError(f"cannot make the folder `{folder}`", why=str(error), fix="choose another") from error
-    with replaced_file(folder / WEIGHTS) as file:
-        file.write(to_safetensors(tensors))
+    write_safetensors(folder / WEIGHTS, tensors)
     with replaced_file(folder / CONFIG) as file:
         file.write((json.dumps(_config(adapters, whole, base_model), indent=2) + "\n").encode())
+    _write_manifest(folder)
+
+
+def _require_ours(folder: Path) -> None:
+    """An adapter that another program trained, or trained on, is worth as much as ours."""
+    try:
+        hashes = parse_json((folder / MANIFEST).read_bytes())["files"]
+        ours = {name: str(hashes[name]) for name in (WEIGHTS, CONFIG)}
+    except (OSError, ValueError, KeyError, TypeError):
+        ours = {}
+    for name in (WEIGHTS, CONFIG):
+        if (folder / name).exists() and file_sha256(folder / name) != ours.get(name):
+            raise UsageError(
+                f"`{folder / name}` is not a file that edgetrain wrote, or was changed since",
+                why="the adapters would replace it",
+                fix="choose another folder with --peft",
+            )
+
+
+def _write_manifest(folder: Path) -> None:
+    hashes = {name: file_sha256(folder / name) for name in (WEIGHTS, CONFIG)}
+    with replaced_file(folder / MANIFEST) as file:
+        file.write((json.dumps({"format": _FORMAT, "files": hashes}, indent=1) + "\n").encode())
 
 
 def module_of(weight: str) -> str:
     """The module that owns a weight: PyTorch's name for it without the last word."""
-    return weight.removesuffix(".weight")
+    return onnx_name(weight).removesuffix(".weight")
 
 
 def _config(adapters: Sequence[Adapter], whole: Sequence[str], base_model: str) -> dict[str, Any]:
@@ -81,23 +107,3 @@ def _config(adapters: Sequence[Adapter], whole: Sequence[str], base_model: str) 
         "target_modules": [module_of(a.weight) for a in adapters],
         "modules_to_save": sorted({module_of(n).removesuffix(".bias") for n in whole}) or None,
     }
-
-
-def to_safetensors(tensors: Mapping[str, Array]) -> bytes:
-    """The tensors in the safetensors format: the header's length, the header as JSON, the values in its order."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    blocks = []
-    offset = 0
-    for name, value in tensors.items():
-        kind = np.dtype(value.dtype)
-        block = np.ascontiguousarray(value, kind.newbyteorder("<")).tobytes()
-        header[name] = {
-            "dtype": _SAFETENSORS_DTYPES[kind.name],
-            "shape": list(value.shape),
-            "data_offsets": [offset, offset + len(block)],
-        }
-        blocks.append(block)
-        offset += len(block)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    return len(text).to_bytes(8, "little") + text + b"".join(blocks)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgetrain.compiler.schedules import SCHEDULES
-from edgetrain.errors import DeviceError
+from edgetrain.run.files.report import REPORT
+from edgetrain.run.files.sessions import SESSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,16 @@ class RunFolder:
         return self.path / "recipe.json"
 
     @property
+    def reading(self) -> Path:
+        """How the run's data became numbers: a `Reading`."""
+        return self.path / "reading.json"
+
+    @property
+    def data(self) -> Path:
+        """A digest of the run's data."""
+        return self.path / "data.json"
+
+    @property
     def schedules(self) -> Path:
         return self.path / SCHEDULES
 
@@ -31,11 +42,16 @@ class RunFolder:
     def model(self) -> Path:
         return self.path / "model.onnx"
 
-    def create(self) -> None:
-        """Raises `DeviceError` when the folder cannot be made."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DeviceError(
-                f"cannot make the run folder `{self.path}`", why=str(error), fix="choose another with --out DIR"
-            ) from error
+    @property
+    def report(self) -> Path:
+        return self.path / REPORT
+
+    @property
+    def sessions(self) -> Path:
+        """What each session of the run took."""
+        return self.path / SESSIONS
+
+    @property
+    def adapters(self) -> Path:
+        """What stands beside the model's weights and is merged into them; missing where nothing does."""
+        return self.path / "adapters.json"

@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from edgetrain.dataset.batches import evaluation_batches
-from edgetrain.dataset.convert import Conversion, check_sample
+from edgetrain.dataset.convert import check_sample
+from edgetrain.dataset.reading import Reading
 from edgetrain.dataset.samples import Dataset, Part, Samples
 from edgetrain.errors import DataError
+from edgetrain.files.regular_file import require_regular_files
 from edgetrain.graph.ir import EVALUATE, LABELS, Role, evaluated
+from edgetrain.model.tensor_names import graph_name, onnx_name
 from edgetrain.program.artifact import Artifact, load_artifact
 from edgetrain.recipes import Recipe
 from edgetrain.run.engines.engine import Array
@@ -21,10 +24,11 @@ from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, load_checkpoint, read_header
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.evaluation import evaluate
-from edgetrain.run.loop.feed import TEST, DatasetFeed
+from edgetrain.run.loop.feed import TEST, DatasetFeed, conversion_of
 from edgetrain.run.loop.labels import fitting_part
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings, loss_options_of
+from edgetrain.run.loop.targets import scaled_part
 
 _TRAINING_PREFIX = "train."  # what the training loop feeds: labels, the learning rate
 
@@ -35,14 +39,16 @@ class TrainedRun:
 
     folder: RunFolder
     recipe: Recipe
+    reading: Reading
     program: Artifact
     checkpoint: Path
     step: int
 
     @property
     def inputs(self) -> tuple[str, ...]:
+        """By their ONNX names."""
         names = (tensor.name for tensor in self.program.graph.by_role(Role.INPUT))
-        return tuple(name for name in names if not name.startswith(_TRAINING_PREFIX))
+        return tuple(onnx_name(name) for name in names if not name.startswith(_TRAINING_PREFIX))
 
     @property
     def output(self) -> str:
@@ -58,12 +64,25 @@ def open_run(path: Path) -> TrainedRun:
     recipe = read_recipe(folder)
     checkpoint, step = trained_checkpoint(path)
     return TrainedRun(
-        folder=folder, recipe=recipe, program=load_artifact(folder.program), checkpoint=checkpoint, step=step
+        folder=folder,
+        recipe=recipe,
+        reading=read_reading(folder),
+        program=load_artifact(folder.program),
+        checkpoint=checkpoint,
+        step=step,
     )
+
+
+def read_reading(folder: RunFolder) -> Reading:
+    """How the run's data became numbers. Raises `DataError` for a broken file; runs of version 0.1 have none."""
+    if not folder.reading.exists():
+        return Reading()
+    return Reading.from_json(folder.reading.read_text(encoding="utf-8", errors="replace"), where=str(folder.reading))
 
 
 def read_recipe(folder: RunFolder, overrides: tuple[str, ...] = ()) -> Recipe:
     """The recipe a run was started with. Raises `DataError` where there is none, `UsageError` for bad overrides."""
+    require_regular_files(folder.path, DataError)
     try:
         text = folder.recipe.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -77,13 +96,18 @@ def read_recipe(folder: RunFolder, overrides: tuple[str, ...] = ()) -> Recipe:
 
 def trained_checkpoint(path: Path) -> tuple[Path, int]:
     """The best parameters of the run where they were kept, else its newest."""
-    newest = path / NEWEST if (path / NEWEST).exists() else path / PREVIOUS
+    newest = newest_checkpoint(path)
     progress = read_header(newest).progress
     if progress.best is not None and progress.best.step != progress.step and (path / BEST).exists():
         best = read_header(path / BEST).progress
         if best.step == progress.best.step:
             return path / BEST, best.step
     return newest, progress.step
+
+
+def newest_checkpoint(path: Path) -> Path:
+    """The newest one; a run that was cut between two renames has its previous only."""
+    return path / NEWEST if (path / NEWEST).exists() else path / PREVIOUS
 
 
 @contextlib.contextmanager
@@ -100,19 +124,21 @@ def evaluate_run(run: TrainedRun, part: Part, *, threads: int) -> Mapping[str, f
     Raises `DataError` when the data does not fit the model.
     """
     recipe = run.recipe
-    conversion = Conversion.of(recipe.data)
-    inputs = {name: run.program.graph.tensors[name] for name in run.inputs}
+    conversion = conversion_of(recipe.data, run.program.graph)
+    inputs = {name: run.program.graph.tensors[graph_name(name)] for name in run.inputs}
     check_sample(part.features[0], {n: (t.shape[1:], t.dtype) for n, t in inputs.items()}, conversion)
     part = fitting_part(part, recipe.train.loss, run.program.graph, run.output, name="the test part")
+    part = scaled_part(part, run.reading.target)
     settings = TrainSettings(
         program_sha256="",
         inputs=run.inputs,
         output=run.output,
         loss=recipe.train.loss,
-        loss_options=loss_options_of(recipe.train),
+        loss_options=loss_options_of(recipe),
         epochs=1,
         learning_rate=LearningRate(peak=recipe.train.learning_rate),
         metrics=(recipe.metric,),
+        target=run.reading.target,
     )
     # Only the evaluation part is read; a feed also wants a training part that fills a batch.
     batch = inputs[run.inputs[0]].shape[0]
@@ -128,15 +154,15 @@ def evaluate_run(run: TrainedRun, part: Part, *, threads: int) -> Mapping[str, f
 
 
 def predict(run: TrainedRun, features: Samples, *, threads: int) -> Array:
-    """The model's first output for each sample, as the loss sees it: logits for a classifier."""
-    conversion = Conversion.of(run.recipe.data)
+    """The model's first output for each sample: logits for a classifier, values in the units of the data."""
+    conversion = conversion_of(run.recipe.data, run.program.graph)
     part = Part(features=features, labels=np.zeros(len(features), np.int64))
     with trained_engine(run, threads=threads) as engine:
-        inputs = {name: engine.tensor(name) for name in run.inputs}
+        inputs = {name: engine.tensor(graph_name(name)) for name in run.inputs}
         outputs = engine.tensor(evaluated(run.output))
         unused_labels = np.zeros(len(outputs), engine.tensor(LABELS).dtype)
         rows = []
         for valid_rows in evaluation_batches(part, inputs, unused_labels, conversion):
             engine.call(EVALUATE)
-            rows.append(outputs[:valid_rows].copy())
+            rows.append(run.reading.target.back(outputs[:valid_rows].copy()))
     return np.concatenate(rows) if rows else np.zeros((0, *outputs.shape[1:]), outputs.dtype)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.files.atomic_file import disk_error
+from edgetrain.files.texts import parse_json
 from edgetrain.run.limits.ladder import Ladder, Rung
 from edgetrain.units import parse_bytes, show_bytes, show_bytes_up
 
@@ -239,6 +240,11 @@ def _ledger(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_share_in_use(shares: Path) -> bool:
+    """Whether a job that lives takes part in any of the shares that meet below the folder."""
+    return any(_claims(folder) for folder in sorted(shares.glob("*/")))
+
+
 def _claims(directory: Path, *, besides: Path | None = None) -> tuple[Claim, ...]:
     """The claims of jobs that live, in the same order for everybody; those of the dead are removed."""
     found = []
@@ -249,7 +255,7 @@ def _claims(directory: Path, *, besides: Path | None = None) -> tuple[Claim, ...
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:  # held: its job lives
-                data = json.loads(file.read())
+                data = parse_json(file.read())
                 data.pop("format")
                 found.append(Claim(**data))
             else:
@@ -271,5 +277,5 @@ def _no_room(share: Share, claim: Claim, others: Sequence[Claim], least: int) ->
         f"no room in `{share.name}`: it is {show_bytes(claim.total_bytes)}, and all its jobs need "
         f"{show_bytes_up(least)} at least",
         why="; ".join(filter(None, (f"this one needs {show_bytes_up(claim.least_bytes)}", _held(others)))),
-        fix="wait for one of them to end with --wait, lower `train.batch=`, or give the share more memory",
+        fix="wait for one of them to end with --wait, lower train.batch, or give the share more memory",
     )

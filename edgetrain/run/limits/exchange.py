@@ -1,6 +1,6 @@
 """How a run and the commands beside it exchange messages: three small files in the run folder.
 
-    run.lock       held by the run for as long as it runs: the system lets go of it however the run ends
+    run.lock       held by the run from its first look at the folder on: the system lets go of it however the run ends
     live.json      what the run says of itself: its plan, its budget, and which request it answered last
     request.json   what it is asked, read between two steps
 
@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -21,15 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import DataError, DeviceError, UsageError
-from edgetrain.files.atomic_file import disk_error, replaced_file
+from edgetrain.files.atomic_file import replaced_file
+from edgetrain.files.texts import parse_json, read_regular
+from edgetrain.run.files.claim import LOCK, claimed
 from edgetrain.run.limits.ladder import Rung
 
-LOCK = "run.lock"
 LIVE = "live.json"
 REQUEST = "request.json"
+_MOST_BYTES = 64 << 10  # of a request or an answer
 
 _FORMAT = "edgetrain.live/1"
-_LOCK_PATIENCE_S = 1.0  # a command that asks whether the run is alive holds the lock for an instant
 _POLL_S = 0.02
 
 
@@ -93,28 +95,24 @@ def hold_run(folder: Path) -> Iterator[None]:
 
     Raises `UsageError` when the run is going on in another process.
     """
+    with claimed(folder), clean_exchange(folder):
+        yield
+
+
+@contextlib.contextmanager
+def clean_exchange(folder: Path) -> Iterator[None]:
+    """No message of an earlier run is there at the beginning, none of this run at the end."""
+    _remove_messages(folder)
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise disk_error(folder / LOCK, error) from error
-    try:
-        if not _lock(descriptor, time.monotonic() + _LOCK_PATIENCE_S):
-            raise UsageError(
-                f"the run in `{folder}` is going on in another process",
-                why="two runs would overwrite each other's checkpoints",
-                fix="wait for it or stop it, or choose another folder with --out",
-            )
-        _remove_messages(folder)
         yield
     finally:
         _remove_messages(folder)
-        os.close(descriptor)
 
 
 def is_running(folder: Path) -> bool:
     """Whether a process has the run open now, on this machine."""
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -138,10 +136,10 @@ def read_state(folder: Path) -> LiveState:
             f"`{folder}` is not running",
             why="no process has it open",
             fix="a run that was stopped goes on inside another budget with `edgetrain fit --resume --budget SIZE --out "
-            f"{folder}`",
+            f"{shlex.quote(str(folder))}`",
         )
     try:
-        return LiveState.from_json(json.loads((folder / LIVE).read_text(encoding="utf-8")))
+        return LiveState.from_json(parse_json(read_regular(folder / LIVE, most_bytes=_MOST_BYTES)))
     except FileNotFoundError as error:
         raise UsageError(
             f"the run in `{folder}` cannot change its plan now",
@@ -171,7 +169,7 @@ class Mailbox:
             return None
         self._seen = stamp
         try:
-            request = Request.from_json(json.loads(self._path.read_text(encoding="utf-8")))
+            request = Request.from_json(parse_json(read_regular(self._path, most_bytes=_MOST_BYTES)))
         except (OSError, ValueError, TypeError, KeyError):
             return None
         if request.id == self._taken:  # it came between the look and the reading, and was taken then
@@ -195,7 +193,7 @@ def ask(folder: Path, request: Request, *, patience_s: float, waiting: Callable[
                 raise DeviceError(
                     f"the run has not answered in {patience_s:g} s",
                     why="it answers between two steps",
-                    fix="the request stands: ask `edgetrain budget` again later, or wait longer with --timeout",
+                    fix="the request stands: ask `edgetrain budget RUN` again later, or wait longer with --timeout",
                 )
             if not told:
                 waiting()

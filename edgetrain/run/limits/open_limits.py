@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgetrain.free_memory import read_memory
 from edgetrain.locate import shares_dir
 from edgetrain.run.limits.broker import Share, seat
 from edgetrain.run.limits.governor import Limit
 from edgetrain.run.limits.ladder import Ladder
-from edgetrain.run.limits.pressure import PressureLimit, read_memory
+from edgetrain.run.limits.pressure import PressureLimit
 from edgetrain.units import Bytes
 
 

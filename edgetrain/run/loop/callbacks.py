@@ -51,16 +51,19 @@ class History(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar on a terminal; elsewhere plain lines, one per epoch and one every `line_steps` steps."""
+    """A bar on a terminal; elsewhere plain lines, one per epoch and one every `line_steps` steps.
 
-    def __init__(self, stream: TextIO | None = None, *, line_steps: int = 100) -> None:
+    `has_bar` decides where the stream does not know, as in a notebook.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, line_steps: int = 100, has_bar: bool | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
         self._line_steps = line_steps
         self._total_steps = 0
         # tqdm has no types.
         self._new_bar: Any = None
         self._bar: Any = None
-        if self._stream.isatty():
+        if self._stream.isatty() if has_bar is None else has_bar:
             # Only there, since most runs on a device have no terminal; and not later, since what is loaded while the
             # run is measured would count as the program's.
             from tqdm import tqdm

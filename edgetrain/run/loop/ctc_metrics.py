@@ -47,11 +47,17 @@ def edits(outputs: Array, labels: Array) -> Values:
     """
     _require_rows(outputs, labels)
     rows = []
-    for path, row in zip(outputs.argmax(axis=2), labels, strict=True):
-        spelt = path[np.concatenate([[True], path[1:] != path[:-1]]) & (path != BLANK)]
+    for output, row in zip(outputs, labels, strict=True):
         label = row[row >= 0]
-        rows.append((edit_distance(spelt.tolist(), label.tolist()), len(label)))
+        rows.append((edit_distance(spelt(output).tolist(), label.tolist()), len(label)))
     return np.array(rows, np.float64).reshape(-1, 2)
+
+
+def spelt(output: Array) -> Array:
+    """What one sample's (time, classes) spells: the likeliest class of each time step, without repeats and blanks."""
+    path = output.argmax(axis=1)
+    classes: Array = path[np.concatenate([[True], path[1:] != path[:-1]]) & (path != BLANK)]
+    return classes
 
 
 def edit_distance(one: list[int], other: list[int]) -> int:

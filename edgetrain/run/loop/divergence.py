@@ -30,11 +30,11 @@ def diverged(
     good = _keep_last_good(out, step)
     kept = f"the last good checkpoint is `{out / NEWEST}`, step {good}" if good else "no good checkpoint exists yet"
     lower = f"train.learning_rate={settings.learning_rate.peak / 10:.2g}"
-    onward = f"go on with `{settings.resume_command} {lower}`" if good else f"start again with {lower}"
+    onward = f"go on with `{settings.resume_command} {lower}`" if good else f"start again with `{lower}`"
     return DivergedError(
         f"{what}; {kept}",
         why=f"a learning rate of {settings.learning_rate.peak:g} is most likely too high for this model and data",
-        fix=f"{onward}, or clip the gradients with train.clip_norm",
+        fix=f"{onward}, or clip the gradients with `train.clip_norm=1`",
     )
 
 

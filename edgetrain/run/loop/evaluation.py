@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from edgetrain.errors import DataError, DivergedError
 from edgetrain.graph.ir import EVALUATE, LABELS, evaluated
-from edgetrain.run.engines.engine import BatchSource, Engine
-from edgetrain.run.loop.metrics import METRICS, Metric, loss_metric
+from edgetrain.model.tensor_names import graph_name
+from edgetrain.run.engines.engine import Array, BatchSource, Engine
+from edgetrain.run.loop.metrics import METRICS, Metric, Values, loss_metric
 from edgetrain.run.loop.settings import TrainSettings
 
 
@@ -25,8 +27,11 @@ class NotFiniteError(DivergedError):
 
 
 def metrics_of(settings: TrainSettings) -> Mapping[str, Metric]:
-    """What an evaluation takes the mean of, by name: the loss, then the metrics of the settings."""
-    return {
+    """What an evaluation takes the mean of, by name: the loss, then the metrics of the settings.
+
+    A program that trains on mixed labels takes rows of shares. What is evaluated is never mixed: a row is a class.
+    """
+    metrics = {
         "loss": loss_metric(settings.loss, settings.loss_options),
         **{
             # A metric that is the loss has the loss's options: a contrastive loss at another temperature is another.
@@ -34,6 +39,13 @@ def metrics_of(settings: TrainSettings) -> Mapping[str, Metric]:
             for name in settings.metrics
         },
     }
+    if not settings.loss_options.has_label_rows:
+        return metrics
+    return {name: dataclasses.replace(metric, values=_of_rows(metric.values)) for name, metric in metrics.items()}
+
+
+def _of_rows(values: Callable[[Array, Array], Values]) -> Callable[[Array, Array], Values]:
+    return lambda outputs, labels: values(outputs, labels.argmax(axis=1))
 
 
 def evaluate(
@@ -50,7 +62,7 @@ def evaluate(
 
     Raises `DataError` for a split without rows, `NotFiniteError` for an output that is no number.
     """
-    inputs = {name: engine.tensor(name) for name in settings.inputs}
+    inputs = {name: engine.tensor(graph_name(name)) for name in settings.inputs}
     labels = engine.tensor(LABELS)
     outputs = engine.tensor(evaluated(settings.output))
     metrics = metrics_of(settings)
@@ -60,8 +72,10 @@ def evaluate(
         valid_outputs, valid_labels = outputs[:valid_rows], labels[:valid_rows]
         if not np.isfinite(valid_outputs).all():
             raise NotFiniteError(split)
+        stored = settings.target.back(valid_outputs), settings.target.back(valid_labels)
         for name, metric in metrics.items():
-            tallies[name].add(metric.values(valid_outputs, valid_labels))
+            # The loss is what is trained; everything else is in the units of the data.
+            tallies[name].add(metric.values(*((valid_outputs, valid_labels) if name == "loss" else stored)))
         if is_interrupted():
             return None
     if not all(tally.count for tally in tallies.values()):

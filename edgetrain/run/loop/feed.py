@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from edgetrain.dataset.augment.augmentation import Augmentation
 from edgetrain.dataset.batches import BatchStream, Position, evaluation_batches
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.samples import Dataset, Part
+from edgetrain.graph.ir import LABELS, TrainGraph
+from edgetrain.recipes import DataSection
 from edgetrain.run.engines.engine import Array
 
 VALIDATION = "validation"
 TEST = "test"
 
 
+def conversion_of(data: DataSection, graph: TrainGraph) -> Conversion:
+    """How samples become what this graph reads, within its bounds."""
+    bounds = dict(graph.input_bounds)
+    return replace(Conversion.of(data), label_bounds=bounds.pop(LABELS, None), bounds=bounds)
+
+
 class DatasetFeed:
     """Feeds the model's data inputs from a dataset, by name; satisfies `BatchSource`."""
 
-    def __init__(self, dataset: Dataset, *, batch: int, seed: int, conversion: Conversion) -> None:
-        self._stream = BatchStream(dataset.train, batch=batch, seed=seed, conversion=conversion)
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        batch: int,
+        seed: int,
+        conversion: Conversion,
+        augmentation: Augmentation | None = None,
+    ) -> None:
+        """Only training batches are augmented."""
+        self._stream = BatchStream(
+            dataset.train, batch=batch, seed=seed, conversion=conversion, augmentation=augmentation
+        )
         self._parts: Mapping[str, Part | None] = {VALIDATION: dataset.validation, TEST: dataset.evaluation}
         self._conversion = conversion
 

@@ -1,4 +1,4 @@
-"""Records Ctrl-C and SIGTERM; the loop looks between steps, so that no step is cut short."""
+"""Records Ctrl-C, SIGTERM and SIGHUP; the loop looks between steps, so that no step is cut short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
@@ -24,8 +24,9 @@ class Interruption:
 
 @contextlib.contextmanager
 def catch_interruptions() -> Iterator[Interruption]:
-    """Notes the first SIGINT or SIGTERM; a second one acts as it would have without us.
+    """Notes the first SIGINT, SIGTERM or SIGHUP; a second one acts as it would have without us.
 
+    What `nohup` has ignored stays ignored.
     Outside the main thread signals cannot be caught, and none is: the caller decides how such a run is stopped.
     """
     interruption = Interruption()
@@ -33,6 +34,8 @@ def catch_interruptions() -> Iterator[Interruption]:
         yield interruption
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
+    if before[signal.SIGHUP] is signal.SIG_IGN:
+        del before[signal.SIGHUP]
 
     def give_back() -> None:
         for number, handler in before.items():
@@ -43,7 +46,7 @@ def catch_interruptions() -> Iterator[Interruption]:
         interruption.name = signal.Signals(number).name
         give_back()
 
-    for number in _SIGNALS:
+    for number in before:
         signal.signal(number, note)
     try:
         yield interruption

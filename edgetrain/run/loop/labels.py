@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from edgetrain.dataset.batches import check_labels
 from edgetrain.dataset.label_rows import padded_rows
 from edgetrain.dataset.samples import Dataset, Part
+from edgetrain.errors import DataError
 from edgetrain.graph.ir import LABELS, TrainGraph, evaluated
-from edgetrain.recipes import CLASS_LOSSES
+from edgetrain.recipes import CLASS_LOSSES, VALUE_LOSSES
 
 CTC = "ctc"
+_MOST_CLASSES = 1000  # with a larger number among fewer samples, labels are values, or ids
 
 
 def with_fitting_labels(dataset: Dataset, loss: str, graph: TrainGraph, output: str) -> Dataset:
@@ -25,11 +29,38 @@ def with_fitting_labels(dataset: Dataset, loss: str, graph: TrainGraph, output: 
     return dataclasses.replace(dataset, **fitting)  # type: ignore[arg-type]  # its fields are named after its parts
 
 
+def check_label_kind(dataset: Dataset, loss: str) -> None:
+    """Raises `DataError` for labels that no model can be trained on with this loss, before one is compiled."""
+    labels = dataset.train.labels
+    if loss not in CLASS_LOSSES or not labels.size:
+        return
+    largest = float(labels.max())
+    is_class = np.array_equal(labels, np.rint(labels)) and largest < max(_MOST_CLASSES, len(labels))
+    if not is_class:
+        example = next((label for label in labels.flat if label != np.rint(label)), labels.max())
+        raise DataError(
+            f"the labels of {dataset.name} look like values, such as {example:g}, not like classes",
+            why=f"the loss `{loss}` tells classes apart, which are numbered from 0",
+            fix="if they are values to predict, add train.loss=mse metric=mse",
+        )
+
+
 def fitting_part(part: Part, loss: str, graph: TrainGraph, output: str, *, name: str) -> Part:
     """As `with_fitting_labels`, for one part."""
     shape = graph.tensors[evaluated(output)].shape
     if loss in CLASS_LOSSES:
+        part = _with_whole_labels(part)
         check_labels(part, shape[1], name=name)
+    if loss in VALUE_LOSSES and len(part) and np.prod(shape[1:]) == 1 and part.labels.ndim == 1:
+        return Part(features=part.features, labels=part.labels.astype(np.float32))  # whole numbers are values here
     if loss == CTC:
         return padded_rows(part, classes=shape[2], time_steps=shape[1], width=graph.tensors[LABELS].shape[1], name=name)
     return part
+
+
+def _with_whole_labels(part: Part) -> Part:
+    """Classes that were stored as 0.0, 1.0, … as whole numbers; other labels stay what they are."""
+    labels = part.labels
+    if not np.issubdtype(labels.dtype, np.floating) or not np.array_equal(labels, np.rint(labels)):
+        return part
+    return Part(features=part.features, labels=labels.astype(np.int64))

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import logging
 import math
-from array import array
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import NoReturn
 
 from edgetrain.errors import DataError, EdgetrainError, InterruptedRunError
 from edgetrain.graph import ir as names
+from edgetrain.model.tensor_names import graph_name
 from edgetrain.run.engines.engine import Array, BatchSource, Engine, scalar
 from edgetrain.run.files.checkpoint import (
     BEST,
     NEWEST,
     Progress,
     Validation,
+    epoch_start,
     load_checkpoint,
     read_header,
     save_checkpoint,
     save_run_checkpoint,
 )
+from edgetrain.run.files.epochs import EpochTable
 from edgetrain.run.limits.governor import Governor
 from edgetrain.run.loop.callbacks import Callback
 from edgetrain.run.loop.divergence import diverged
 from edgetrain.run.loop.early_stopping import judge
-from edgetrain.run.loop.evaluation import NotFiniteError, evaluate
+from edgetrain.run.loop.evaluation import NotFiniteError, evaluate, metrics_of
+from edgetrain.run.loop.finite import first_not_finite
 from edgetrain.run.loop.interruption import Interruption
 from edgetrain.run.loop.learning_rate import learning_rate
+from edgetrain.run.loop.running import ExactSum, StepSeconds
 from edgetrain.run.loop.settings import TrainSettings
-from edgetrain.run.loop.step_log import StepLog, StepRecord
+from edgetrain.run.loop.step_log import VALIDATION, StepLog, StepRecord
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class Ending(StrEnum):
 
 
 class TrainingLoop:
-    """One process's share of a run: the engine, and the progress as it grows."""
+    """One process's share of a run: the engine, and the progress. Takes no more memory for more steps."""
 
     def __init__(
         self,
@@ -75,24 +79,25 @@ class TrainingLoop:
         whole_steps = settings.epochs * self._steps_per_epoch
         self._total_steps = whole_steps if settings.steps is None else min(whole_steps, settings.steps)
         self._step = progress.step
-        self._losses = array("d", progress.losses)
-        self._validations = list(progress.validations)
+        self._epoch_loss = ExactSum(progress.epoch_loss)
+        self._validation = progress.validation
         self._best = progress.best
-        self._seconds = array("d")
-        self._timed_from = 0  # the first of them under the present plan
+        self._seconds = StepSeconds()
         # A run that was stopped during a validation still owes it.
         owes = settings.validation_split is not None and self._validated_step != self._step
         self._closed_step = -1 if owes else self._step
+        self._epochs: EpochTable | None = None
         self._saved_state = self._state  # it was loaded, or it is the untrained model
+        self._checked_step: int | None = None  # whose parameters are known to be numbers
 
     @property
     def _validated_step(self) -> int | None:
-        return self._validations[-1].step if self._validations else None
+        return self._validation.step if self._validation is not None else None
 
     @property
-    def _state(self) -> tuple[int, int]:
+    def _state(self) -> tuple[int, int | None]:
         """Changes whenever there is something new to save."""
-        return (self._step, len(self._validations))
+        return (self._step, self._validated_step)
 
     @property
     def _epoch(self) -> int:
@@ -106,9 +111,8 @@ class TrainingLoop:
 
     @property
     def seconds_per_step(self) -> float | None:
-        """The median over this session's steps under the present plan; None if the session had none left to do."""
-        timed = self._seconds[self._timed_from :] or self._seconds
-        return median(timed) if timed else None
+        """The median over this session's latest steps under the present plan; None if it had none left to do."""
+        return self._seconds.median
 
     def progress(self) -> Progress:
         return Progress(
@@ -116,8 +120,8 @@ class TrainingLoop:
             position=self._position,
             steps_per_epoch=self._steps_per_epoch,
             seed=self._settings.seed,
-            losses=tuple(self._losses),
-            validations=tuple(self._validations),
+            epoch_loss=self._epoch_loss.parts,
+            validation=self._validation,
             best=self._best,
         )
 
@@ -129,10 +133,21 @@ class TrainingLoop:
         for callback in self._callbacks:
             callback.on_train_begin(begun)
         try:
-            return self._loop()
+            with self._open_epochs() as self._epochs:
+                return self._loop()
         finally:
             for callback in self._callbacks:
                 callback.on_train_end({"step": self._step})
+
+    def _open_epochs(self) -> EpochTable:
+        """The table with the epochs that are closed: the last one may still be owed its validation."""
+        is_closed = self._is_at_epoch_end() and self._closed_step == self._step
+        closed_step = (
+            self._step if is_closed else max(0, self._step - 1) // self._steps_per_epoch * self._steps_per_epoch
+        )
+        is_validated = self._settings.validation_split is not None
+        names = sorted(metrics_of(self._settings)) if is_validated else ()
+        return EpochTable(self._out, closed_step=closed_step, steps_per_epoch=self._steps_per_epoch, metrics=names)
 
     def _loop(self) -> Ending:
         self._source.seek(self._position)
@@ -150,14 +165,14 @@ class TrainingLoop:
             if self._interruption:
                 self._save_and_leave()
             if self._governor is not None and self._governor.between_steps(self._step, self._log):
-                self._timed_from = len(self._seconds)
+                self._seconds.begin_plan()
                 self._inputs, self._labels = self._views()
             every = self._settings.checkpoint_steps
             if every is not None and self._step % every == 0 and not self._is_at_epoch_end():
                 self._save()
 
     def _views(self) -> tuple[Mapping[str, Array], Array]:
-        inputs = {name: self._engine.tensor(name) for name in self._settings.inputs}
+        inputs = {name: self._engine.tensor(graph_name(name)) for name in self._settings.inputs}
         return inputs, self._engine.tensor(names.LABELS)
 
     def _is_at_epoch_end(self) -> bool:
@@ -194,9 +209,11 @@ class TrainingLoop:
         if self._settings.accumulate > 1:
             self._engine.call(names.APPLY)
         seconds = self._clock() - started
+        if self._step % self._steps_per_epoch == 0:
+            self._epoch_loss = ExactSum()
         self._step += 1
-        self._losses.append(loss)
-        self._seconds.append(seconds)
+        self._epoch_loss.add(loss)
+        self._seconds.add(seconds)
         record = StepRecord(step=self._step, epoch=self._epoch, loss=loss, learning_rate=rate, seconds=seconds)
         self._log.write(record)
         logs = {"loss": loss, "learning_rate": rate, "seconds": seconds, "epoch": float(self._epoch)}
@@ -216,12 +233,15 @@ class TrainingLoop:
 
     def _close_epoch(self) -> None:
         """Validates, remembers the best, saves, and tells the callbacks."""
-        first_step = (self._epoch - 1) * self._steps_per_epoch
-        logs = {"loss": fmean(self._losses[first_step:])}
+        steps = self._step - epoch_start(self._step, self._steps_per_epoch)
+        logs = {"loss": self._epoch_loss.value / steps}
+        metrics: Mapping[str, float] = {}
         if self._settings.validation_split is not None:
             metrics = self._validate(self._settings.validation_split)
             logs |= {f"validation_{name}": value for name, value in metrics.items()}
         self._closed_step = self._step
+        if self._epochs is not None:
+            self._epochs.write(self._epoch, self._step, logs["loss"], metrics)
         self._save()
         for callback in self._callbacks:
             callback.on_epoch_end(self._epoch, logs)
@@ -236,7 +256,9 @@ class TrainingLoop:
             raise self._diverged(what, self._step + 1) from error
         if metrics is None:
             self._save_and_leave()
-        self._validations.append(Validation(epoch=self._epoch, step=self._step, metrics=metrics))
+        self._require_numbers()
+        self._validation = Validation(epoch=self._epoch, step=self._step, metrics=metrics)
+        self._log.write_event(VALIDATION, self._step, {"epoch": self._epoch, **metrics})
         self._best = judge(
             self._best,
             value=metrics[self._settings.monitor],
@@ -244,6 +266,7 @@ class TrainingLoop:
             epoch=self._epoch,
             higher_is_better=self._settings.monitor_rises,
             least_gain=self._settings.least_gain,
+            loss=metrics["loss"],
         )
         if self._best.step == self._step:
             self._log.sync()
@@ -252,7 +275,18 @@ class TrainingLoop:
             )
         return metrics
 
+    def _require_numbers(self) -> None:
+        """Before anything is saved: the last update is seen by no loss."""
+        if self._checked_step == self._step:
+            return
+        broken = first_not_finite(self._engine, self._settings.finite_tensors)
+        if broken is not None:
+            what = f"after the update of step {self._step} `{broken}` holds NaN or infinity"
+            raise self._diverged(what, self._step + 1)
+        self._checked_step = self._step
+
     def _save(self) -> None:
+        self._require_numbers()
         if self._saved_state == self._state:
             return
         self._log.sync()

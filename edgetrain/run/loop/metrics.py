@@ -97,12 +97,12 @@ def accuracy(outputs: Array, labels: Array) -> Values:
             has_hit = scores.argmax(axis=1) == targets.argmax(axis=1)
             is_right = np.where(is_one_hot, has_hit, is_right.all(axis=1))
         return np.asarray(is_right, dtype=np.float64)
-    return np.asarray(outputs.argmax(axis=_class_axis(outputs, labels)) == labels, dtype=np.float64)
+    return np.asarray(outputs.argmax(axis=class_axis(outputs, labels)) == labels, dtype=np.float64)
 
 
 def cross_entropy(outputs: Array, labels: Array) -> Values:
     """−log softmax(outputs)[label], from logits and class numbers."""
-    axis = _class_axis(outputs, labels)
+    axis = class_axis(outputs, labels)
     logits = outputs.astype(np.float64)
     shifted = logits - logits.max(axis=axis, keepdims=True)
     classes = np.expand_dims(labels.astype(np.int64), axis)
@@ -138,7 +138,7 @@ def classes(outputs: Array, labels: Array) -> Values:
         scores, targets = _paired(outputs, labels)
         pairs = (scores > 0).reshape(-1), (targets > 0.5).reshape(-1)
     else:
-        pairs = outputs.argmax(axis=_class_axis(outputs, labels)).reshape(-1), labels.reshape(-1)
+        pairs = outputs.argmax(axis=class_axis(outputs, labels)).reshape(-1), labels.reshape(-1)
     return np.stack(pairs, axis=1).astype(np.float64)
 
 
@@ -146,7 +146,7 @@ def among_the_best(count: int) -> Callable[[Array, Array], Values]:
     """1 for each label whose class is among the `count` that score highest; of equal scores the first class wins."""
 
     def values(outputs: Array, labels: Array) -> Values:
-        scores = np.moveaxis(outputs, _class_axis(outputs, labels), -1)
+        scores = np.moveaxis(outputs, class_axis(outputs, labels), -1)
         best = np.argsort(-scores, axis=-1, kind="stable")[..., :count]
         return np.asarray((best == labels[..., None]).any(axis=-1), dtype=np.float64)
 
@@ -279,7 +279,7 @@ def _paired(outputs: Array, labels: Array) -> tuple[Values, Values]:
     return outputs.astype(np.float64).reshape(labels.shape), labels.astype(np.float64)
 
 
-def _class_axis(outputs: Array, labels: Array) -> int:
+def class_axis(outputs: Array, labels: Array) -> int:
     """Which axis of the outputs counts classes: the second, as in the training loss, or else the last (tokens)."""
     if outputs.ndim > 1 and (outputs.shape[0], *outputs.shape[2:]) == labels.shape:
         return 1

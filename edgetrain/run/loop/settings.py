@@ -6,9 +6,11 @@ import base64
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgetrain.dataset.reading import Scaling
 from edgetrain.errors import ModelError, UsageError
+from edgetrain.files.regular_file import require_regular
 from edgetrain.graph.options import LossOptions
-from edgetrain.recipes import TrainSection
+from edgetrain.recipes import Recipe, TrainSection
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.metrics import LOSSES, METRICS
 
@@ -38,7 +40,9 @@ class TrainSettings:
     monitor: str = "loss"  # the validation metric that decides which epoch is best
     patience_epochs: int | None = None  # stop after so many epochs that are no better
     least_gain: float = 0.0
+    target: Scaling = field(default_factory=Scaling)  # how targets are trained; metrics are in their own units
     checkpoint_steps: int | None = None  # besides the one after each epoch
+    finite_tensors: tuple[str, ...] = ()  # what no update may turn into NaN or infinity
     resume_command: str = "edgetrain fit --resume"
 
     def __post_init__(self) -> None:
@@ -76,10 +80,15 @@ class TrainSettings:
         return self.monitor != "loss" and METRICS[self.monitor].higher_is_better
 
 
-def loss_options_of(train: TrainSection) -> LossOptions:
-    """What the recipe's loss takes. Raises `ModelError` when the loss's own file cannot be read."""
-    graph = ""
+def loss_options_of(recipe: Recipe) -> LossOptions:
+    """What the recipe's loss takes.
+
+    Raises `ModelError` when the loss's own file cannot be read, `UsageError` where class weights are still to be
+    counted from data.
+    """
+    train, graph = recipe.train, ""
     if train.loss_graph:
+        require_regular(Path(train.loss_graph), ModelError)
         try:
             graph = base64.b64encode(Path(train.loss_graph).read_bytes()).decode()
         except OSError as error:
@@ -88,8 +97,22 @@ def loss_options_of(train: TrainSection) -> LossOptions:
             ) from error
     return LossOptions(
         label_smoothing=train.label_smoothing,
+        class_weights=_class_weights(train),
+        has_label_rows=train.loss == "cross-entropy" and recipe.data.augment.mixes,
         focal_gamma=train.focal_gamma,
         temperature=train.temperature,
         label_length=train.label_length,
         graph=graph,
+    )
+
+
+def _class_weights(train: TrainSection) -> tuple[float, ...]:
+    if isinstance(train.class_weights, tuple):
+        return train.class_weights
+    if train.class_weights == "none":
+        return ()
+    raise UsageError(
+        "train.class_weights = 'balanced' needs data to count the classes in",
+        why="a class weighs the more the fewer samples it has",
+        fix="add data.source=PATH, or give a number for each class",
     )

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.graph.ir import LABELS, evaluated
+from edgetrain.model.tensor_names import graph_name
 from edgetrain.program.manifest import Manifest, TensorRecord
 from edgetrain.run.engines.engine import Array, BatchSource
 from edgetrain.run.files.checkpoint import Progress, save_run_checkpoint
 from edgetrain.run.loop.evaluation import metrics_of
+from edgetrain.run.loop.finite import is_finite
 from edgetrain.run.loop.learning_rate import learning_rate
 from edgetrain.run.loop.settings import TrainSettings
 
@@ -30,17 +31,18 @@ def warm_up(manifest: Manifest, source: BatchSource, settings: TrainSettings) ->
     Leaves the source at its second batch. Raises as the source does for data that cannot be read, `DeviceError` when
     the disk refuses.
     """
-    inputs = {name: _zeros(manifest.tensors[name]) for name in settings.inputs}
+    inputs = {name: _zeros(manifest.tensors[graph_name(name)]) for name in settings.inputs}
     labels, outputs = _zeros(manifest.tensors[LABELS]), _zeros(manifest.tensors[evaluated(settings.output)])
     source.seek((0, 0))
     source.fill(inputs, labels)
     for metric in metrics_of(settings).values():
         metric.tally().add(metric.values(outputs, labels))
+    is_finite(outputs)
     warm = settings.learning_rate.warmup_steps
     learning_rate(settings.learning_rate, warm + 1, total_steps=warm + 3)
     progress = Progress(step=0, position=(0, 0), steps_per_epoch=source.steps_per_epoch, seed=settings.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        save_run_checkpoint(Path(folder), memoryview(b"\0"), progress, program_sha256=settings.program_sha256)
+    with scratch_folder("warm-up") as folder:
+        save_run_checkpoint(folder, memoryview(b"\0"), progress, program_sha256=settings.program_sha256)
     warm_up_mathematics()
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetrain import api
+from edgetrain.api.models import python_recipe
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.pipeline.source import recipe_of
 
@@ -49,4 +49,4 @@ def test_a_model_file_of_any_name_is_a_model_on_the_command_line_and_in_python(n
     path = tmp_path / name
     path.write_bytes(b"")
     assert recipe_of(str(path), (), needs_data=False).model.source == str(path)
-    assert api._recipe(str(path), {}, data_source="x.npz").model.source == str(path)
+    assert python_recipe(str(path), {}, data_source="x.npz").model.source == str(path)

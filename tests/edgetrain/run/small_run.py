@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,12 @@ from edgetrain.run.engines.engine import Array
 from edgetrain.run.loop.callbacks import Callback
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings
-from edgetrain.run.loop.step_log import LOG
+from edgetrain.run.loop.step_log import LOG, VALIDATION
 from edgetrain.run.loop.train import TrainOutcome, train
 
 FEATURES, CLASSES, BATCH = 5, 3, 4
 BETAS = (0.9, 0.999)
+SAVED = ("weights", "first_moment", "second_moment", "gradient")
 WEIGHTS = (FEATURES + 1) * CLASSES  # with a row of biases
 
 
@@ -35,6 +37,7 @@ class SoftmaxEngine:
         self._accumulate = accumulate
         self._before_call = before_call
         self._tensors: dict[str, Array] = {
+            **dict(zip(SAVED, (self._weights, self._first, self._second, self._gradient), strict=True)),
             "pixels": np.zeros((BATCH, FEATURES), np.float32),
             "train.labels": np.zeros(BATCH, np.int64),
             "train.learning_rate": np.zeros((), np.float32),
@@ -137,14 +140,24 @@ SETTINGS = TrainSettings(
     validation_split="validation",
     monitor="loss",
     checkpoint_steps=2,
+    finite_tensors=SAVED,
     resume_command="edgetrain fit --resume --out here",
 )
 STEPS_PER_EPOCH = 3
 STEPS = 4 * STEPS_PER_EPOCH
+VALIDATED_STEPS = list(range(STEPS_PER_EPOCH, STEPS + 1, STEPS_PER_EPOCH))
 
 
 def logged_steps(out: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (out / LOG).read_text().splitlines()]
+    return [line["step"] for line in _logged(out) if "event" not in line]
+
+
+def logged_validations(out: Path) -> list[int]:
+    return [line["step"] for line in _logged(out) if line.get("event") == VALIDATION]
+
+
+def _logged(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / LOG).read_text().splitlines()]
 
 
 def run(

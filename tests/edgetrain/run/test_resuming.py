@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import signal
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgetrain.errors import DataError, EdgetrainError, InterruptedRunError, UsageError
 from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, read_header
+from edgetrain.run.files.epochs import EPOCHS
+from edgetrain.run.files.history import RunHistory, read_history
 from edgetrain.run.loop.callbacks import Callback, Logs
+from edgetrain.run.loop.step_log import LOG
 from edgetrain.run.loop.train import train
 from tests.edgetrain.run.small_run import (
     SETTINGS,
     STEPS,
     STEPS_PER_EPOCH,
+    VALIDATED_STEPS,
     ShuffledRows,
     SoftmaxEngine,
     logged_steps,
+    logged_validations,
     run,
 )
 
@@ -56,6 +65,7 @@ def test_resuming_after_any_step_gives_the_same_bits(tmp_path: Path, stop_step: 
     assert parts_bits == whole_bits
     assert parts.progress == whole.progress
     assert logged_steps(tmp_path / "parts") == list(range(1, STEPS + 1))
+    assert logged_validations(tmp_path / "parts") == VALIDATED_STEPS
 
 
 @settings(max_examples=15, deadline=None)
@@ -122,6 +132,8 @@ def test_a_run_killed_at_any_point_resumes_to_the_same_bits(tmp_path: Path) -> N
         assert bits == whole_bits, f"killed at event {event}"
         assert outcome.progress == whole.progress, f"killed at event {event}"
         assert logged_steps(out) == list(range(1, STEPS + 1)), f"killed at event {event}"
+        assert logged_validations(out) == VALIDATED_STEPS, f"killed at event {event}"
+        assert (out / EPOCHS).read_bytes() == (tmp_path / "whole" / EPOCHS).read_bytes(), f"killed at event {event}"
     assert event > 2 * STEPS  # else the loop above tried next to nothing
 
 
@@ -156,10 +168,42 @@ def test_a_signal_during_validation_keeps_the_validation_owed(tmp_path: Path) ->
     out = tmp_path / "cut"
     with pytest.raises(InterruptedRunError):
         train(SoftmaxEngine(before_call=interrupt_second_evaluation), ShuffledRows(), SETTINGS, out=out)
-    assert read_header(out / NEWEST).progress.validations == ()
+    assert read_header(out / NEWEST).progress.validation is None
     bits, outcome = run(out, resume=True)
     assert bits == whole_bits
     assert outcome.progress == whole.progress
+    assert logged_validations(out) == VALIDATED_STEPS
+
+
+@pytest.mark.parametrize("stop_step", [2, 3, 7, 9])
+def test_a_run_of_an_older_version_goes_on_to_the_same_bits_and_history(tmp_path: Path, stop_step: int) -> None:
+    """Its checkpoint lists every loss and every validation, and its log has no line for a validation."""
+    whole_bits, whole = run(tmp_path / "whole")
+    out = tmp_path / "parts"
+    run(out, callbacks=(StopAfter(stop_step),))
+    history = read_history(out / LOG)
+    lines = [line for line in (out / LOG).read_text().splitlines() if '"event"' not in line]
+    (out / LOG).write_text("".join(f"{line}\n" for line in lines))
+    write_as_format_3(out / NEWEST, history)
+    bits, outcome = run(out, resume=True)
+    assert bits == whole_bits
+    assert outcome.progress == whole.progress
+    assert read_history(out / LOG) == read_history(tmp_path / "whole" / LOG)
+
+
+def write_as_format_3(path: Path, history: RunHistory) -> None:
+    content = path.read_bytes()
+    header_end = 16 + int.from_bytes(content[8:16], "little")
+    data = json.loads(content[16:header_end])
+    data["format"] = "edgetrain.checkpoint/3"
+    del data["progress"]["epoch_loss"], data["progress"]["validation"]
+    if data["progress"]["best"] is not None:
+        del data["progress"]["best"]["ties"]
+    data["progress"]["losses"] = base64.b64encode(np.array(history.losses, "<f8").tobytes()).decode()
+    data["progress"]["validations"] = [asdict(validation) for validation in history.validations]
+    text = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+    body = content[:8] + len(text).to_bytes(8, "little") + text + content[header_end:-32]
+    path.write_bytes(body + hashlib.sha256(body).digest())
 
 
 @pytest.mark.parametrize(

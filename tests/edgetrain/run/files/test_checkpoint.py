@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 import os
@@ -9,6 +11,7 @@ import subprocess
 import tempfile
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,6 +36,7 @@ from edgetrain.run.files.checkpoint import (
     save_run_checkpoint,
 )
 from edgetrain.run.loop.early_stopping import Best
+from edgetrain.run.loop.running import ExactSum
 
 PROGRAM = "0123456789ab" + "c" * 52
 PROGRESS = Progress(
@@ -40,8 +44,8 @@ PROGRESS = Progress(
     position=(1, 2),
     steps_per_epoch=5,
     seed=3,
-    losses=(2.5, 0.1, 1 / 3),
-    validations=(Validation(epoch=1, step=5, metrics={"loss": 0.7, "accuracy": 0.5}),),
+    epoch_loss=(2.5, 1e-17),
+    validation=Validation(epoch=1, step=5, metrics={"loss": 0.7, "accuracy": 0.5}),
     best=Best(value=0.7, step=5, epoch=1, stale_epochs=0),
 )
 PAYLOAD = bytes(range(200)) * 3
@@ -66,11 +70,11 @@ def assert_refused_untouched(path: Path, match: str | None = None) -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     payload=st.binary(max_size=300),
-    losses=st.lists(st.floats(allow_nan=False, allow_infinity=False)),
+    parts=st.lists(st.floats(allow_nan=False, allow_infinity=False)),
     best=st.none() | st.builds(Best, value=st.floats(-1, 1), step=st.integers(1), epoch=st.integers(1)),
 )
-def test_what_is_saved_is_what_is_loaded(payload: bytes, losses: list[float], best: Best | None) -> None:
-    progress = Progress(step=len(losses), position=(0, 1), steps_per_epoch=9, seed=0, losses=tuple(losses), best=best)
+def test_what_is_saved_is_what_is_loaded(payload: bytes, parts: list[float], best: Best | None) -> None:
+    progress = Progress(step=4, position=(0, 1), steps_per_epoch=9, seed=0, epoch_loss=tuple(parts), best=best)
     memory = bytearray(len(payload))
     with tempfile.TemporaryDirectory() as folder:
         path = saved_file(Path(folder), payload, progress)
@@ -85,6 +89,50 @@ def test_arrays_of_any_type_are_saved_as_their_bytes(tmp_path: Path) -> None:
     loaded = np.zeros_like(values)
     load_checkpoint(path, loaded.data, program_sha256=PROGRAM)
     np.testing.assert_array_equal(loaded, values)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_checkpoint_that_lists_all_losses_is_read(tmp_path: Path, version: int) -> None:
+    """Of them only the epoch that is going on counts, and of the validations the last; the log gets the others."""
+    losses, validations = [9.0, 8.0, 7.0, 6.0, 5.0, 0.1, 0.2], [Validation(epoch=1, step=5, metrics={"loss": 0.7})]
+    header = file_of_format(tmp_path, version, losses, validations)
+    total = ExactSum()
+    total.add(0.1)
+    total.add(0.2)
+    best = Best(value=0.7, step=5, epoch=1, loss=None if version == 2 else 0.7)
+    assert header.progress == Progress(
+        step=7,
+        position=(1, 2),
+        steps_per_epoch=5,
+        seed=3,
+        epoch_loss=total.parts,
+        validation=validations[-1],
+        best=best,
+        earlier=tuple(validations),
+    )
+
+
+def file_of_format(folder: Path, version: int, losses: list[float], validations: list[Validation]) -> Header:
+    """What version 0.1 (format 2) or 0.2 (format 3) left, read again."""
+    best = {"value": 0.7, "step": 5, "epoch": 1, "stale_epochs": 0} | ({} if version == 2 else {"loss": 0.7})
+    data = {
+        "format": f"edgetrain.checkpoint/{version}",
+        "program_sha256": PROGRAM,
+        "payload_bytes": len(PAYLOAD),
+        "progress": {
+            "step": len(losses),
+            "position": [1, 2],
+            "steps_per_epoch": 5,
+            "seed": 3,
+            "losses": base64.b64encode(np.array(losses, "<f8").tobytes()).decode(),
+            "validations": [asdict(validation) for validation in validations],
+            "best": best,
+        },
+    }
+    text = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+    content = b"EDGETRN\n" + len(text).to_bytes(8, "little") + text + PAYLOAD
+    (folder / NEWEST).write_bytes(content + hashlib.sha256(content).digest())
+    return read_header(folder / NEWEST)
 
 
 def test_the_same_state_gives_the_same_file(tmp_path: Path) -> None:
@@ -143,7 +191,7 @@ def test_a_checkpoint_of_a_later_format_says_so(tmp_path: Path, monkeypatch: pyt
 def test_the_header_is_canonical_json(tmp_path: Path) -> None:
     text = Header(program_sha256=PROGRAM, payload_bytes=4, progress=PROGRESS).to_json()
     assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
-    assert json.loads(text)["format"] == "edgetrain.checkpoint/2"
+    assert json.loads(text)["format"] == "edgetrain.checkpoint/4"
     assert text.encode() in saved_file(tmp_path, b"four").read_bytes()
 
 
@@ -310,3 +358,33 @@ def test_a_file_that_changes_between_its_two_readings_is_not_trusted(
     monkeypatch.setattr(checkpoint, "_verify", verify_then_damage)
     with pytest.raises(DeviceError, match="although its check sum was right"):
         load_checkpoint(path, memoryview(bytearray(len(PAYLOAD))), program_sha256=PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": "1"},
+        {"step": True},
+        {"step": -1},
+        {"position": [0]},
+        {"position": ["a", 1]},
+        {"position": 5},
+        {"steps_per_epoch": 0},
+        {"seed": None},
+        {"epoch_loss": 5},
+        {"validation": {"epoch": 1, "step": "x", "metrics": {}}},
+        {"validation": 3},
+        {"best": {"value": "high", "step": 1, "epoch": 1}},
+        {"best": [1]},
+    ],
+)
+def test_a_header_that_the_check_sum_vouches_for_is_still_read_with_care(
+    change: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Header(program_sha256=PROGRAM, payload_bytes=len(PAYLOAD), progress=PROGRESS).to_json()
+    header = json.loads(text)
+    header["progress"] |= change
+    monkeypatch.setattr(Header, "to_json", lambda _header: json.dumps(header))
+    path = saved_file(tmp_path)
+    with pytest.raises(DataError, match="cannot be used"):
+        read_header(path)

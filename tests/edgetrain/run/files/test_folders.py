@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import DataError, UsageError
-from edgetrain.run.files.folders import JOB, JobKeeper, JobRecord, newest_resumable, next_folder, require_free
+from edgetrain.recipes import load_recipe
+from edgetrain.run.files.folders import JOB, JobKeeper, JobRecord, is_free, newest_resumable, require_free
 
 RECORD = JobRecord(target="jetson", solver="greedy", memory_bytes=1000, deadline_s=0.5, energy_j=None, threads=2)
 
@@ -19,17 +20,24 @@ def make_run(folder: Path, *files: str, saved_at_s: int = 0) -> Path:
     return folder
 
 
-def test_a_new_run_takes_the_first_free_folder(tmp_path: Path) -> None:
-    assert next_folder("a", tmp_path) == tmp_path / "a"
-    make_run(tmp_path / "a", "report.json")
-    make_run(tmp_path / "a-2", "checkpoint.bin")
-    make_run(tmp_path / "a-4", "report.json")
-    assert next_folder("a", tmp_path) == tmp_path / "a-3"
-
-
 def test_a_folder_of_a_run_that_never_saved_is_free(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "recipe.json", "log.jsonl")
-    assert next_folder("a", tmp_path) == tmp_path / "a"
+    folder = make_run(tmp_path / "a", "log.jsonl", "model.onnx")
+    (folder / "recipe.json").write_text(load_recipe("digits").to_json())
+    assert is_free(folder)
+    require_free(folder, "digits")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "log.jsonl", "recipe.json"])
+def test_a_folder_with_a_file_of_the_users_is_never_written_over(name: str, tmp_path: Path) -> None:
+    make_run(tmp_path / "a", name, "notes.txt")
+    assert not is_free(tmp_path / "a")
+    with pytest.raises(UsageError, match=f"holds `{name}`, which no run of edgetrain wrote"):
+        require_free(tmp_path / "a", "digits")
+
+
+def test_other_files_do_not_stop_a_run(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "a", "notes.txt")
+    require_free(folder, "digits")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from edgetrain.errors import UsageError
 from edgetrain.graph.adapters import Adapter
-from edgetrain.run.engines.engine import Array
-from edgetrain.run.files.peft import CONFIG, WEIGHTS, to_safetensors, write_peft
+from edgetrain.run.files.peft import CONFIG, WEIGHTS, write_peft
 
 RNG = np.random.default_rng(0)
 ADAPTERS = (
@@ -25,38 +25,9 @@ PARAMETERS = {
 }
 
 
-def read_safetensors(content: bytes) -> dict[str, Array]:
-    """By the format's own description, sharing nothing with the writer."""
-    length = int.from_bytes(content[:8], "little")
-    assert length % 8 == 0
-    header = json.loads(content[8 : 8 + length])
-    header.pop("__metadata__")
-    values = {}
-    for name, entry in header.items():
-        start, end = entry["data_offsets"]
-        kind = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}[entry["dtype"]]
-        values[name] = np.frombuffer(content[8 + length + start : 8 + length + end], kind).reshape(entry["shape"])
-    assert max(e["data_offsets"][1] for e in header.values()) == len(content) - 8 - length
-    return values
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_safetensors_gives_the_values_back(dtype: str) -> None:
-    given = {"a": RNG.standard_normal((2, 3)).astype(dtype), "b.ü": np.zeros((0, 4), dtype), "c": np.ones((), dtype)}
-    found = read_safetensors(to_safetensors(given))
-    assert list(found) == list(given)
-    for name, value in given.items():
-        np.testing.assert_array_equal(found[name], value)
-
-
-def test_safetensors_of_a_transposed_view_holds_its_values_not_its_memory() -> None:
-    value = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    np.testing.assert_array_equal(read_safetensors(to_safetensors({"t": value}))["t"], value)
-
-
 def test_the_folder_holds_pefts_names(tmp_path: Path) -> None:
     write_peft(tmp_path / "adapter", PARAMETERS, ADAPTERS, whole=("norm.weight",), base_model="minilm")
-    found = read_safetensors((tmp_path / "adapter" / WEIGHTS).read_bytes())
+    found = load_file(tmp_path / "adapter" / WEIGHTS)
     expected = {
         "base_model.model.norm.weight": "norm.weight",
         "base_model.model.layer.0.query.lora_A.weight": "lora.A:layer.0.query.weight",
@@ -78,3 +49,27 @@ def test_the_folder_holds_pefts_names(tmp_path: Path) -> None:
 def test_a_run_without_adapters_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no adapters"):
         write_peft(tmp_path, PARAMETERS, ())
+
+
+def test_an_adapter_of_ours_is_replaced_and_other_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    for base_model in ("one", "two"):
+        write_peft(tmp_path, PARAMETERS, ADAPTERS, base_model=base_model)
+    assert json.loads((tmp_path / CONFIG).read_text())["base_model_name_or_path"] == "two"
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_an_adapter_of_somebody_else_is_never_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"{}")
+    with pytest.raises(UsageError, match=f"{name}` is not a file that edgetrain wrote"):
+        write_peft(tmp_path, PARAMETERS, ADAPTERS)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"{}"]
+
+
+def test_an_adapter_of_ours_that_was_trained_on_is_never_replaced(tmp_path: Path) -> None:
+    write_peft(tmp_path, PARAMETERS, ADAPTERS)
+    (tmp_path / WEIGHTS).write_bytes(b"trained on")
+    with pytest.raises(UsageError, match="was changed since"):
+        write_peft(tmp_path, PARAMETERS, ADAPTERS)
+    assert (tmp_path / WEIGHTS).read_bytes() == b"trained on"

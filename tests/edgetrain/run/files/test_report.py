@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from edgetrain.cost.carbon import WORLD_AVERAGE
+from edgetrain.errors import DataError
 from edgetrain.graph.traffic import Traffic
 from edgetrain.run.files.checkpoint import Validation
 from edgetrain.run.files.report import PLOT, Energy, RunReport, report_plot, write_report
-from edgetrain.run.sensors.energy import EnergyMeter, PowerMeter
+from edgetrain.run.files.sessions import Session
+from edgetrain.run.limits.period import Period
 
 REPORT = RunReport(
     planned_peak_bytes=95_000_000,
@@ -97,6 +99,7 @@ def test_a_run_without_limits_validation_or_steps_has_a_text_and_a_plot() -> Non
         process_peak_bytes=None,
         planned_seconds_per_step=None,
         seconds_per_step=None,
+        steps=0,
         losses=(),
         validations=(),
         test={},
@@ -104,6 +107,7 @@ def test_a_run_without_limits_validation_or_steps_has_a_text_and_a_plot() -> Non
     )
     assert "budget" not in bare.to_text()
     assert "no step was taken" in bare.to_text()
+    assert "log.jsonl was removed" in replace(bare, steps=3).to_text()
     assert "1 thread (" in bare.to_text()
     ElementTree.fromstring(report_plot(bare))
 
@@ -116,6 +120,14 @@ def test_the_plot_has_a_panel_for_the_losses_and_one_for_each_other_metric() -> 
     assert texts.count("validation") == 2
 
 
+def test_a_long_run_is_drawn_at_the_steps_of_its_losses() -> None:
+    long = replace(REPORT, steps=90_000, losses=(3.0, 1.0, 2.0), loss_steps=(1, 40_000, 90_000), validations=())
+    assert long.curve == ((1.0, 3.0), (40_000.0, 1.0), (90_000.0, 2.0))
+    assert "80000" in report_plot(long)
+    assert "3 at first, 2 at last" in long.to_text()
+    assert RunReport.from_json(long.to_json()) == long
+
+
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     path = write_report(REPORT, tmp_path)
     first = path.read_bytes(), (tmp_path / PLOT).read_bytes()
@@ -125,10 +137,21 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["plot.svg", "report.json"]
 
 
+def session(*, joules: float | None, after_step: int = 0) -> Session:
+    sensor = "hwmon ina226" if joules is not None else None
+    return Session(
+        after_step=after_step,
+        steps=20,
+        seconds=9.0,
+        step_seconds=6.0,
+        modelled_j=1800.0,
+        measured_j=joules,
+        sensor=sensor,
+    )
+
+
 def energy(*, joules: float | None, is_target_here: bool = True) -> Energy:
-    meter = EnergyMeter(PowerMeter("hwmon ina226", lambda: 1.0) if joules is not None else None)
-    meter.joules = joules
-    return Energy.of(steps=20, modelled_j=1800.0, meter=meter, carbon=WORLD_AVERAGE, is_target_here=is_target_here)
+    return Energy.of([session(joules=joules)], carbon=WORLD_AVERAGE, is_target_here=is_target_here)
 
 
 def test_without_a_sensor_energy_is_called_modelled() -> None:
@@ -156,3 +179,66 @@ def test_a_sensor_of_this_machine_says_nothing_about_another_targets_emissions()
 
 def test_a_report_without_energy_has_no_line_of_it() -> None:
     assert "energy" not in REPORT.to_text()
+
+
+def test_energy_and_time_are_those_of_all_sessions() -> None:
+    sessions = (session(joules=100.0), session(joules=50.0, after_step=20))
+    found = Energy.of(sessions, carbon=WORLD_AVERAGE, is_target_here=True)
+    assert (found.steps, found.modelled_j, found.measured_j, found.sensor) == (40, 3600.0, 150.0, "hwmon ina226")
+    assert "; 18.0 s in 2 sessions" in replace(REPORT, sessions=sessions).to_text()
+
+
+def test_a_session_without_a_sensor_leaves_the_whole_unmeasured() -> None:
+    found = Energy.of([session(joules=100.0), session(joules=None)], carbon=WORLD_AVERAGE, is_target_here=True)
+    assert (found.measured_j, found.sensor, found.is_basis_measured) == (None, None, False)
+
+
+def test_metrics_of_the_validation_part_are_called_so() -> None:
+    report = replace(REPORT, evaluated_part="validation", kept_epoch=2, kept_because="the highest validation accuracy")
+    data = json.loads(report.to_json())
+    assert (data["validation_accuracy"], data["evaluated_part"]) == (0.74, "validation")
+    assert not [key for key in data if key.startswith("test")]
+    lines = report.to_text().splitlines()
+    assert "validation accuracy  0.74 (these samples chose the epoch; there is no test part)" in lines
+    assert "kept                 epoch 2: the highest validation accuracy" in lines
+
+
+@pytest.mark.parametrize("part", ["test", "validation"])
+def test_a_report_is_read_back_from_what_it_wrote(part: str) -> None:
+    report = replace(
+        REPORT,
+        evaluated_part=part,
+        energy=energy(joules=None),
+        sessions=(session(joules=3.0),),
+        traffic=Traffic(moved_bytes=3000, unfused_bytes=8000),
+        phases=(Period(after_step=0, cause="", budget_bytes=None, planned_peak_bytes=1, measured_peak_bytes=1),),
+    )
+    assert RunReport.from_json(report.to_json()) == report
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format": "edgetrain.report/9"}, "its format is not"),
+        ({"steps": "20"}, "`steps` is `20`, expected a whole number"),
+        ({"losses": [1.0, None]}, r"`losses\[1\]` is `None`, expected a finite number"),
+        ({"validations": [{"epoch": 1}]}, r"`validations\[0\].step` is missing"),
+        ({"recipe": 3}, "`recipe` is no table"),
+        ({"losses": 3}, "`losses` is no list"),
+    ],
+)
+def test_a_report_that_is_broken_is_refused(change: dict[str, object], told: str) -> None:
+    text = json.dumps({**json.loads(REPORT.to_json()), **change})
+    with pytest.raises(DataError, match=told):
+        RunReport.from_json(text, where="report.json")
+
+
+def test_a_report_with_a_key_of_a_later_version_is_read() -> None:
+    text = json.dumps({**json.loads(REPORT.to_json()), "colour": "blue"})
+    assert RunReport.from_json(text) == REPORT
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "null"])
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match="cannot be used"):
+        RunReport.from_json(text)

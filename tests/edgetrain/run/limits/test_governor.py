@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetrain.free_memory import MemoryReading
 from edgetrain.program.artifact import Artifact
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.folders import JobRecord
@@ -20,7 +21,7 @@ from edgetrain.run.limits.exchange import LIVE, REQUEST, Request, hold_run, read
 from edgetrain.run.limits.governor import Beginning, Governor, Limit
 from edgetrain.run.limits.ladder import Ladder, Rung
 from edgetrain.run.limits.period import Period
-from edgetrain.run.limits.pressure import MemoryReading, PressureLimit, PressureSettings
+from edgetrain.run.limits.pressure import PressureLimit, PressureSettings
 from edgetrain.run.loop.step_log import LOG, StepLog, open_log
 from tests.edgetrain.program.tiny_program import (
     ARENA_BYTES,

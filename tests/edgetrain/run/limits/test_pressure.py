@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgetrain.free_memory import MemoryReading, read_memory
 from edgetrain.run.limits.ladder import Ladder, Rung
-from edgetrain.run.limits.pressure import MemoryReading, PressureLimit, PressureSettings, read_memory
+from edgetrain.run.limits.pressure import PressureLimit, PressureSettings
 
 MB = 10**6
 TOTAL = 1000 * MB  # so the reserve is 50 MB

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
 
 from edgetrain.errors import DataError
+from edgetrain.graph.options import LossOptions
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.loop.evaluation import NotFiniteError, evaluate
 from edgetrain.run.loop.learning_rate import LearningRate
@@ -102,3 +104,14 @@ def test_a_split_without_rows_is_refused() -> None:
 def test_an_interruption_gives_no_half_result() -> None:
     table = Table(np.zeros((9, CLASSES)), np.zeros(9, np.int64))
     assert evaluate(Echo(), table, SETTINGS, "test", is_interrupted=lambda: True) is None
+
+
+def test_labels_that_are_rows_count_as_the_classes_they_are() -> None:
+    """A program that trains on mixed labels is evaluated as one that takes class numbers."""
+    scores, classes = np.random.default_rng(0).normal(size=(7, CLASSES)).astype(np.float32), np.arange(7) % CLASSES
+    plain = dataclasses.replace(SETTINGS, metrics=("accuracy", "f1", "top-2"))
+    expected = evaluate(Echo(), Table(scores, classes), plain, "test")
+    engine = Echo()
+    engine._tensors["train.labels"] = np.zeros((BATCH, CLASSES), np.float32)
+    rows = dataclasses.replace(plain, loss_options=LossOptions(has_label_rows=True))
+    assert evaluate(engine, Table(scores, np.eye(CLASSES)[classes]), rows, "test") == expected

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import DeviceError
-from edgetrain.run.loop.step_log import StepRecord, open_log
+from edgetrain.run.loop.step_log import VALIDATION, StepRecord, open_log
 
 
 def record(step: int) -> StepRecord:
@@ -77,3 +77,26 @@ def test_a_disk_that_takes_no_more_is_a_device_error(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "File too large" in caught.value.why
+
+
+@pytest.mark.parametrize(("validated_step", "kept"), [(3, [1, 2, 3, 3]), (0, [1, 2, 3])])
+def test_a_validation_that_the_checkpoint_does_not_know_is_cut_off(
+    tmp_path: Path, validated_step: int, kept: list[int]
+) -> None:
+    path = tmp_path / "log.jsonl"
+    log = open_log(path, after_step=0)
+    for step in range(1, 4):
+        log.write(record(step))
+    log.write_event(VALIDATION, 3, {"epoch": 1, "loss": 0.25})
+    log.close()
+    open_log(path, after_step=3, validated_step=validated_step).close()
+    assert steps_of(path) == kept
+
+
+def test_a_log_that_is_a_link_is_refused_and_its_target_kept(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "log.jsonl").symlink_to(victim)
+    with pytest.raises(DeviceError, match="remove the link"):
+        open_log(tmp_path / "log.jsonl", after_step=0)
+    assert victim.read_text() == "mine"

@@ -12,16 +12,19 @@ import pytest
 from edgetrain.errors import UsageError
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, read_header
+from edgetrain.run.files.history import read_history
 from edgetrain.run.loop.callbacks import Callback, History, Logs
 from edgetrain.run.loop.learning_rate import LearningRate, learning_rate
 from edgetrain.run.loop.loop import Ending
+from edgetrain.run.loop.step_log import LOG
 from edgetrain.run.loop.train import train
 from tests.edgetrain.run.small_run import SETTINGS, STEPS, ShuffledRows, SoftmaxEngine, logged_steps, run
 
 
 def test_training_lowers_the_loss_and_raises_the_accuracy(tmp_path: Path) -> None:
     _, outcome = run(tmp_path, replace(SETTINGS, epochs=60))
-    first, last = outcome.progress.validations[0].metrics, outcome.progress.validations[-1].metrics
+    validations = read_history(tmp_path / LOG).validations
+    first, last = validations[0].metrics, validations[-1].metrics
     assert last["loss"] < 0.5 * first["loss"]
     assert last["accuracy"] > first["accuracy"]
     assert outcome.ending is Ending.FINISHED
@@ -42,8 +45,9 @@ def test_accumulated_gradients_update_like_one_large_batch(tmp_path: Path) -> No
         engine = SoftmaxEngine(accumulate=accumulate)
         chosen = replace(SETTINGS, accumulate=accumulate, steps=3, epochs=20)
         source = SameBatch(rows=16)
-        outcome = train(engine, source, chosen, out=tmp_path / str(accumulate))
-        finals.append((np.frombuffer(engine.saved, np.float32).copy(), outcome.progress.losses))
+        train(engine, source, chosen, out=tmp_path / str(accumulate))
+        losses = read_history(tmp_path / str(accumulate) / LOG).losses
+        finals.append((np.frombuffer(engine.saved, np.float32).copy(), losses))
     np.testing.assert_allclose(finals[0][0], finals[1][0], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(finals[0][1], finals[1][1], rtol=1e-6)
 
@@ -70,7 +74,7 @@ def test_patience_ends_the_run_and_the_best_parameters_remain(tmp_path: Path) ->
     """A rate this high overshoots, so that an early epoch is the best."""
     chosen = replace(SETTINGS, learning_rate=LearningRate(peak=2.0), epochs=50, patience_epochs=2)
     bits, outcome = run(tmp_path, chosen)
-    values = [v.metrics["loss"] for v in outcome.progress.validations]
+    values = [v.metrics["loss"] for v in read_history(tmp_path / LOG).validations]
     best = min(range(len(values)), key=values.__getitem__)
     assert outcome.ending is Ending.NO_LONGER_BETTER
     assert len(values) == best + 1 + 2
@@ -94,7 +98,7 @@ def test_a_damaged_best_checkpoint_leaves_the_last_parameters(tmp_path: Path, ca
 def test_a_run_of_few_steps_still_validates_at_its_end(tmp_path: Path) -> None:
     _, outcome = run(tmp_path, replace(SETTINGS, steps=2))
     assert outcome.progress.step == 2
-    assert [v.step for v in outcome.progress.validations] == [2]
+    assert [v.step for v in read_history(tmp_path / LOG).validations] == [2]
     assert outcome.epochs == pytest.approx(2 / 3)
 
 
@@ -118,7 +122,7 @@ def test_callbacks_hear_everything_in_order(tmp_path: Path) -> None:
             heard.append(f"end {logs['step']}")
 
     history = History()
-    _, outcome = run(tmp_path, replace(SETTINGS, steps=4), callbacks=(Listener(), history))
+    run(tmp_path, replace(SETTINGS, steps=4), callbacks=(Listener(), history))
     assert heard == [
         "begin 0/4",
         "epoch 1",
@@ -129,7 +133,7 @@ def test_callbacks_hear_everything_in_order(tmp_path: Path) -> None:
         "end of 2: loss, validation_loss, validation_accuracy",
         "end 4",
     ]
-    assert history.history["loss"][0] == pytest.approx(np.mean(outcome.progress.losses[:3]))
+    assert history.history["loss"][0] == pytest.approx(np.mean(read_history(tmp_path / LOG).losses[:3]))
 
 
 def test_callbacks_hear_the_end_of_a_run_that_fails(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""The trained model of a run, as the run wrote it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+
+from edgetrain.errors import DataError
+from edgetrain.files.sealed import is_sealed, is_whole_model
+from edgetrain.run.files.run_folder import RunFolder
+from edgetrain.run.files.trained import read_recipe
+
+
+def trained_onnx(folder: RunFolder) -> bytes:
+    """The bytes of `model.onnx`.
+
+    Raises `DataError` for a run that has none yet, for a link, and for bytes that the run did not write. Runs of older
+    versions wrote no check sum: there it is enough that the file is an ONNX model.
+    """
+    recipe = read_recipe(folder)
+    finish = f"edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder.path))}"
+    try:
+        descriptor = os.open(folder.model, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"`{folder.path}` holds no trained model",
+            why="the run did not come to its end",
+            fix=f"finish it with `{finish}`",
+        ) from error
+    except OSError as error:
+        raise _unusable(folder, "it is a link, or cannot be read") from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _unusable(folder, "it is no regular file")
+        model = file.read()
+    if is_whole_model(model):
+        return model
+    if is_sealed(folder.recipe.read_bytes()) or not _is_onnx(model):
+        raise _unusable(folder, "its check sum does not match its content")
+    return model
+
+
+def _is_onnx(model: bytes) -> bool:
+    import onnx  # here: most commands run without it
+
+    try:
+        return bool(onnx.load_model_from_string(model).graph.node)
+    except Exception:  # protobuf's own DecodeError
+        return False
+
+
+def _unusable(folder: RunFolder, why: str) -> DataError:
+    epochs = read_recipe(folder).train.epochs
+    words = f"train.epochs={2 * epochs} train.steps=none"
+    again = f"edgetrain fit --resume --out {shlex.quote(str(folder.path))} {words}"
+    return DataError(
+        f"`{folder.model}` is not what the run wrote",
+        why=why,
+        fix=f"restore it from a copy, or train the run further, which writes it again: `{again}`",
+    )
