@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
-from edgetrain.drawing.page import to_html
 from edgetrain.drawing.scene import Area, Dot, Label, Line, Scene, below, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -39,11 +38,3 @@ def test_a_scene_below_another_keeps_its_shapes_and_adds_its_height() -> None:
     assert moved[2].center == (5.0, 35.0)
     assert isinstance(moved[3], Label)
     assert moved[3].at == (1.0, 42.0)
-
-
-def test_a_page_needs_no_other_file() -> None:
-    page = to_html("plan of <x>", [SCENE, SCENE], "peak & more")
-    assert page.count("<svg ") == 2
-    assert "<title>plan of &lt;x&gt;</title>" in page
-    assert "<pre>peak &amp; more</pre>" in page
-    assert not any(word in page for word in ("<script", "href=", "src="))

@@ -1,0 +1,1 @@
+"""Charts whose lines stretch with the page while their letters keep their size: SVG within HTML."""

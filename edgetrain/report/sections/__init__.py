@@ -1,0 +1,1 @@
+"""The parts of a page: each function takes data and gives HTML."""
