@@ -23,8 +23,11 @@ class FakeS3(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.regions: list[str] = []
         self.knows_conditions = True
         self.session_token = ""
+        self.moved_to = ""
+        self.list_answer: bytes | None = None  # instead of a list
         self.before_put: list[Any] = []  # called once each, before a PUT of an entry is looked at
 
     @property
@@ -47,6 +50,8 @@ def running() -> Iterator[FakeS3]:
 
 class _Handler(BaseHTTPRequestHandler):
     server: FakeS3
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one write: a second one would wait for the first to be acknowledged
 
     def do_GET(self) -> None:
         self._handle(b"")
@@ -61,13 +66,16 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reply(403, _error("SignatureDoesNotMatch"))
         if self.server.session_token != self.headers.get("x-amz-security-token", ""):
             return self._reply(403, _error("InvalidToken"))
+        if self.server.moved_to:
+            return self._reply(307, _error("TemporaryRedirect"), location=self.server.moved_to + self.path)
         bucket, _, key = unquote(parts.path).removeprefix("/").partition("/")
         if bucket != "bucket":
             return self._reply(404, _error("NoSuchBucket"))
         if self.command == "PUT":
             return self._put(key, body)
         if not key:
-            return self._reply(200, self._list(dict(parse_qsl(parts.query))))
+            listed = self.server.list_answer
+            return self._reply(200, self._list(dict(parse_qsl(parts.query))) if listed is None else listed)
         if key not in self.server.objects:
             return self._reply(404, _error("NoSuchKey"))
         return self._reply(200, self.server.objects[key])
@@ -106,6 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         fields = dict(part.strip().split("=", 1) for part in authorization.removeprefix("AWS4-HMAC-SHA256 ").split(","))
         key_id, day, region, service, last = fields["Credential"].split("/")
         assert (key_id, service, last) == (KEY_ID, "s3", "aws4_request")
+        self.server.regions.append(region)
         names = fields["SignedHeaders"].split(";")
         assert {"host", "x-amz-date", "x-amz-content-sha256"} <= set(names)
         assert self.headers["x-amz-content-sha256"] == hashlib.sha256(body).hexdigest()
@@ -124,8 +133,10 @@ class _Handler(BaseHTTPRequestHandler):
             key = hmac.new(key, word.encode(), hashlib.sha256).digest()
         return f"Signature={key.hex()}"
 
-    def _reply(self, status: int, body: bytes) -> None:
+    def _reply(self, status: int, body: bytes, *, location: str = "") -> None:
         self.send_response(status)
+        if location:
+            self.send_header("Location", location)
         self.send_header("Content-Length", str(len(body)))
         if status == 200 and self.command == "GET":
             self.send_header("ETag", _tag(body))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from edgetrain_tuner.cache.errors import AddressError, CacheError, EntryError, UnreachableError
 from edgetrain_tuner.cache.remotes.http import HttpRemote
-from edgetrain_tuner.cache.remotes.remote import Access
+from edgetrain_tuner.cache.remotes.remote import Access, Changes, Listed
 from edgetrain_tuner.cache.remotes.transport import checked_url, is_loopback
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.sync import pull
@@ -147,3 +150,53 @@ def test_a_certificate_that_nobody_vouches_for_is_told() -> None:
 def test_plain_http_where_tls_is_expected_is_told() -> None:
     with answering(200, b"{}") as (url, _), pytest.raises(UnreachableError, match="TLS"):
         HttpRemote(url.replace("http://", "https://"), Access()).changes("")
+
+
+@contextmanager
+def dripping(*, headers: bool) -> Iterator[str]:
+    """A server that sends a byte again and again and never ends, in its headers or behind them."""
+    done = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + (b"X: " if headers else b"\r\n"))
+            while not done.wait(0.01):
+                connection.sendall(b"a")
+
+    thread = threading.Thread(target=drip, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        done.set()
+        listener.close()
+        thread.join()
+
+
+@pytest.mark.parametrize("headers", [True, False])
+def test_an_answer_that_never_ends_is_given_up(headers: bool) -> None:
+    with dripping(headers=headers) as url, pytest.raises(UnreachableError, match="broke off") as caught:
+        HttpRemote(url, Access(timeout_s=0.1)).get(entry().id)
+    assert "in time" in caught.value.why
+
+
+class _Endless:
+    """A remote that always says there is more."""
+
+    def __init__(self, listed: tuple[Listed, ...]) -> None:
+        self.listed = listed
+        self.asked = 0
+
+    def changes(self, since: str) -> Changes:
+        self.asked += 1
+        return Changes(listed=self.listed, cursor=str(self.asked), more=True)
+
+
+@pytest.mark.parametrize("listed", [(), (Listed(id=entry().id, tag="1", text=entry().text),)])
+def test_a_remote_that_always_has_more_is_left(listed: tuple[Listed, ...], tmp_path: Path) -> None:
+    remote = _Endless(listed)
+    with Store.open(tmp_path / "mine.sqlite") as store, pytest.raises(UnreachableError, match="in circles"):
+        pull(remote, store, trust=Trust())  # type: ignore[arg-type]  # the one request that a pull makes
+    assert remote.asked <= 4_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain_tuner.cache.entry import merge
-from edgetrain_tuner.cache.levels import SEED, SEED_FOLDER, TEAM, USER, Levels, Seed
+from edgetrain_tuner.cache.levels import IMPORTED, SEED, SEED_FOLDER, TEAM, USER, Levels, Seed, imported_path
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.teams import Team, remembered_teams
 from tests.edgetrain_tuner.cache.entries import BOARD, HOST, entry, hash_of, measurement
@@ -115,3 +115,12 @@ def test_the_file_of_a_team_that_cannot_be_read_is_passed_over(
     assert "a.json is passed over" in caplog.text
     assert "`url`" in caplog.text
     assert remembered_teams(tmp_path / "nowhere") == ()
+
+
+def test_what_came_in_a_file_is_no_word_of_this_machine(tmp_path: Path) -> None:
+    user_path = tmp_path / "user.sqlite"
+    with Store.open(imported_path(user_path)) as store:
+        store.put(entry(0, measurements=(measurement(machine=1),)))
+    with Levels.open(user_path=user_path, teams_folder=tmp_path / "teams", seed_folder=None) as opened:
+        (found,) = opened.lookup(hash_of(1), HOST)
+    assert (found.level, found.own) == (IMPORTED, None)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
+import struct
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
 
+from edgetrain_tuner.cache import serve
 from edgetrain_tuner.cache.errors import AddressError, EntryError, MissingEntryError, UnreachableError
 from edgetrain_tuner.cache.remotes.http import MOST_PAGE, HttpRemote
 from edgetrain_tuner.cache.remotes.remote import Access
+from edgetrain_tuner.cache.serve import MOST_CLIENTS, CacheServer, Service
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.sync import pull
 from edgetrain_tuner.cache.trust import Trust
@@ -208,3 +213,66 @@ def test_a_port_where_nobody_listens_is_unreachable() -> None:
         port = free.getsockname()[1]
     with pytest.raises(UnreachableError, match="refused"):
         HttpRemote(f"http://127.0.0.1:{port}", Access()).changes("")
+
+
+def test_slow_strangers_do_not_keep_others_out(path: Path) -> None:
+    with serving(path, token=TOKEN) as url, contextlib.ExitStack() as strangers:
+        host, port = urlsplit(url).netloc.split(":")
+        for _ in range(2 * MOST_CLIENTS):
+            stranger = strangers.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            stranger.sendall(b"GET /v1/changes HTTP/1.1\r\nX-Slow: ")
+        assert threads_of_requests() <= MOST_CLIENTS
+        HttpRemote(url, Access(token=TOKEN)).put(entry())
+        assert HttpRemote(url, Access(token=TOKEN)).get(entry().id) == entry()
+
+
+def test_a_stranger_is_let_go_at_the_deadline(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_KNOCK_SECONDS", 0)
+    with serving(path, token=TOKEN) as url:
+        host, port = urlsplit(url).netloc.split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            assert connection.recv(1) == b""  # hung up, though the client keeps its end open
+
+
+def test_endless_headers_end_the_connection(url: str) -> None:
+    host, port = urlsplit(url).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"GET /v1/changes HTTP/1.1\r\n")
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for number in range(1000):
+                connection.sendall(f"X-{number}: ".encode() + b"a" * 200 + b"\r\n")
+            while connection.recv(4096):
+                pass
+    assert ask(url, "GET", "/v1/changes")[0] == 200
+
+
+def test_a_client_that_leaves_is_no_traceback(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    host, port = urlsplit(url).netloc.split(":")
+    for _ in range(5):
+        connection = socket.create_connection((host, int(port)), timeout=20)
+        connection.sendall(f"GET /v1/changes HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n".encode())
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
+        connection.close()
+    assert ask(url, "GET", "/v1/changes")[0] == 200
+    while threads_of_requests():
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_server_listens_at_an_address_of_version_6(path: Path) -> None:
+    with Store.open(path) as store:
+        server = CacheServer(("::1", 0), Service(store=store, token=TOKEN))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            remote = HttpRemote(f"http://[::1]:{server.server_address[1]}", Access(token=TOKEN))
+            remote.put(entry())
+            assert remote.get(entry().id) == entry()
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+def threads_of_requests() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())

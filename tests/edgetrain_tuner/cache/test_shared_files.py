@@ -141,16 +141,29 @@ def test_a_person_without_a_name_can_push(team: Path, tmp_path: Path) -> None:
     assert remote(team, "bob").get(entry().id) == entry()
 
 
-def test_a_server_that_says_no_is_not_asked_again_and_again(team: Path) -> None:
-    hook = team / "hooks" / "pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho x >> asked\necho protected by policy >&2\nexit 1\n")
-    hook.chmod(0o755)
-    one = remote(team, "ada")
+def test_a_server_that_says_no_is_not_asked_again_and_again(team: Path, tmp_path: Path) -> None:
+    git("config", "core.bare", "false", folder=team)  # git refuses to move the branch that somebody works on
+    one = remote(team, "ada", GIT_TRACE=str(tmp_path / "trace"))
     one.put(entry())
     with pytest.raises(AddressError, match="refused"):
         one.finish()
-    assert (team / "asked").read_text() == "x\n"
+    assert (tmp_path / "trace").read_text().count("built-in: git push") == 1
+
+
+HOOKS = ("pre-receive", "update", "post-receive", "post-update", "reference-transaction", "proc-receive")
+
+
+def test_the_hooks_of_a_repository_are_not_run(team: Path, tmp_path: Path) -> None:
+    (team / "hooks").mkdir(exist_ok=True)
+    for name in HOOKS:
+        (team / "hooks" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran-{name}\n")
+        (team / "hooks" / name).chmod(0o755)
+    git("config", "uploadpack.packObjectsHook", f"touch {tmp_path}/ran-pack; git pack-objects", folder=team)
+    one = remote(team, "ada")
+    one.put(entry())
+    one.finish()
+    assert remote(team, "bob").get(entry().id) == entry()
+    assert not list(tmp_path.glob("ran-*"))
 
 
 def test_a_repository_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Where a schedule is looked for: what this user found, what teams share, what edgetrain ships; the union of all.
 
-user   a store that this machine writes
+user   what was found here: a store that tuning and trials on this machine write, and nothing else
+imported  what came in files, beside the user's store
 team   a store for each remote, written by pulls only
 seed   lines in the package, read-only; for the very kernel, registers and cores as good as a rule (`transfer.py`)
 """
@@ -23,8 +24,8 @@ from edgetrain_tuner.cache.teams import remembered_teams
 log = logging.getLogger(__name__)
 
 SEED_FOLDER = Path(__file__).resolve().parent.parent / "seed"
-USER, TEAM, SEED = "user", "team", "seed"
-_RANK = (USER, TEAM, SEED)
+USER, IMPORTED, TEAM, SEED = "user", "imported", "team", "seed"
+_RANK = (USER, IMPORTED, TEAM, SEED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,11 @@ class Found:
     source: str  # where that is, for people: a path or the remote's address
     own: Entry | None = None  # what the user's own store alone says of it
     shipped: Entry | None = None  # what the seed alone says of it
+
+
+def imported_path(user_path: Path) -> Path:
+    """The store for entries from files: what a stranger wrote must not look like what was measured here."""
+    return user_path.with_name(f"{user_path.stem}-imported{user_path.suffix}")
 
 
 class Seed:
@@ -87,6 +93,9 @@ class Levels:
         With None for the seed's folder there is no such level.
         """
         levels = [Level(name=USER, source=str(user_path), content=Store.open(user_path))]
+        imported = imported_path(user_path)
+        if imported.exists():
+            levels.append(Level(name=IMPORTED, source=str(imported), content=Store.open(imported)))
         for team in remembered_teams(teams_folder):
             try:
                 levels.append(Level(name=TEAM, source=team.url, content=Store.open(team.store_path)))

@@ -5,7 +5,8 @@
     GET  /v1/classes/CLASS         {"ids": [...]}
     GET  /v1/changes?since=CURSOR  {"changes": [{"id", "tag", "text"}], "cursor", "more"}
 
-Errors are `{"what", "why"}`. TLS is for a proxy in front of it to do.
+Errors are `{"what", "why"}`. TLS is for a proxy in front of it to do. A connection has one request, which has a
+deadline as a whole. Whoever has not shown a token yet gives way to whoever comes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import hmac
 import json
 import logging
 import re
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,8 +34,11 @@ from edgetrain_tuner.cache.trust import Trust
 
 log = logging.getLogger(__name__)
 
-_QUIET_SECONDS = 30  # a client that says nothing for so long is let go
-_MOST_CLIENTS = 64
+_QUIET_SECONDS = 10  # a client that says nothing for so long is let go
+_KNOCK_SECONDS = 10  # from the connection to the end of the request's headers
+_REQUEST_SECONDS = 60  # from the connection to the end of the answer
+MOST_CLIENTS = 64
+_MOST_HEADER_BYTES = 16 << 10
 _CURSOR = re.compile(r"([0-9a-f]+)\.([0-9]{1,18})")
 
 
@@ -53,19 +59,99 @@ class _Refusal(Exception):
         self.status, self.what, self.why = status, what, why
 
 
+@dataclass(slots=True)
+class _Client:
+    """One connection, which has one request."""
+
+    connection: socket.socket
+    since: float
+    is_admitted: bool = False  # it showed the token, or where there is none, its request came whole
+
+
 class CacheServer(ThreadingHTTPServer):
-    """Serves until `shutdown`. Port 0 picks a free one; `server_address` has it."""
+    """Serves until `shutdown`. Port 0 picks a free one; `server_address` has it.
+
+    A thread for each of at most `MOST_CLIENTS` connections. Where all places are taken, the connection that has waited
+    longest without a whole request is closed for a new one: slow strangers cannot keep others out.
+    """
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], service: Service) -> None:
         self.service = service
-        self._places = threading.BoundedSemaphore(_MOST_CLIENTS)
+        self._clients: dict[socket.socket, _Client] = {}
+        self._clients_lock = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self._places:
-            super().process_request_thread(request, client_address)
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._clients_lock:
+            has_place = len(self._clients) < MOST_CLIENTS or self._make_room()
+            if has_place:
+                self._clients[request] = _Client(connection=request, since=time.monotonic())
+        if has_place:
+            super().process_request(request, client_address)
+        else:
+            super().shutdown_request(request)
+
+    def admit(self, connection: socket.socket) -> None:
+        """From here on the connection is not closed for another one, and has time for its answer."""
+        with self._clients_lock:
+            if connection in self._clients:
+                self._clients[connection].is_admitted = True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._clients_lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Between two polls of the listening socket: whoever is past the deadline is let go."""
+        now = time.monotonic()
+        with self._clients_lock:
+            for client in self._clients.values():
+                if now - client.since > (_REQUEST_SECONDS if client.is_admitted else _KNOCK_SECONDS):
+                    _hang_up(client.connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left in the middle; what went wrong with a request itself was answered by its handler."""
+        log.info("the connection of %s broke", client_address[0])
+
+    def _make_room(self) -> bool:
+        """Whether a place was freed. The thread of that connection ends by itself."""
+        waiting = [client for client in self._clients.values() if not client.is_admitted]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda client: client.since)
+        del self._clients[oldest.connection]
+        _hang_up(oldest.connection)
+        return True
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _BoundedHeaders:
+    """A request's stream, which ends where its headers grow too long. `body` reads on."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._left = _MOST_HEADER_BYTES
+
+    def readline(self, size: int = -1) -> bytes:
+        line: bytes = self._stream.readline(self._left if size < 0 else min(size, self._left))
+        self._left -= len(line)
+        return line
+
+    def body(self, size: int) -> bytes:
+        read: bytes = self._stream.read(size)
+        return read
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -73,6 +159,11 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "edgetrain-cache"
     sys_version = ""
     timeout = _QUIET_SECONDS
+    rfile: Any  # in the parent a plain file
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _BoundedHeaders(self.rfile)
 
     def do_GET(self) -> None:
         self._respond(
@@ -89,7 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _respond(self, routes: Mapping[str, Callable[..., tuple[int, str]]]) -> None:
         try:
             self._require_token()
+            if self.server.service.token:
+                self.server.admit(self.connection)
             status, body = self._route(routes)
+            self.server.admit(self.connection)
         except _Refusal as refusal:
             status, body = refusal.status, json.dumps({"what": refusal.what, "why": refusal.why})
             self.close_connection = True  # what is left of the request is not read
@@ -175,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refusal(411, "a length is needed", "send Content-Length")
         if int(length) > MOST_BYTES:
             raise _Refusal(413, "the entry is too long", f"{length} bytes are more than {MOST_BYTES}")
-        body = self.rfile.read(int(length))
+        body: bytes = self.rfile.body(int(length))
         if len(body) != int(length):
             raise _Refusal(400, "the request ended early")
         return body

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from edgetrain_tuner.cache.entry import Entry
-from edgetrain_tuner.cache.errors import CacheError, EntryError, MissingEntryError
+from edgetrain_tuner.cache.errors import CacheError, EntryError, MissingEntryError, UnreachableError
 from edgetrain_tuner.cache.remotes.remote import Listed, Remote, read_as
 from edgetrain_tuner.cache.store import Change, Store
 from edgetrain_tuner.cache.trust import Trust
@@ -15,6 +16,8 @@ ReportCount = Callable[[int, int], None]  # done, of
 
 MOST_ENTRIES = 1_000_000  # of a remote: 4 GB at most
 _PAGE = 500
+_MOST_PAGES = 2 * MOST_ENTRIES // _PAGE
+_MOST_SECONDS = 900.0  # of a whole pull: what came by then stays, and the next one goes on
 _SAVED_EVERY = 64  # entries that a broken connection can cost
 
 
@@ -44,8 +47,13 @@ def pull(remote: Remote, store: Store, *, trust: Trust, progress: ReportCount = 
     refused: list[Refused] = []
     count = total = 0
     seen = store.seen()
-    while True:
+    deadline = time.monotonic() + _MOST_SECONDS
+    for _ in range(_MOST_PAGES):
+        if time.monotonic() > deadline:
+            raise UnreachableError("the pull took too long", why=f"over {_MOST_SECONDS:g} s; what came is kept")
         page = remote.changes(cursor)
+        if page.more and not page.listed:
+            raise UnreachableError("the remote answers in circles", why="it says there is more, and lists nothing")
         fresh = [listed for listed in page.listed if seen.get(listed.id) != listed.tag]
         total += len(fresh)
         if total > MOST_ENTRIES:
@@ -63,6 +71,8 @@ def pull(remote: Remote, store: Store, *, trust: Trust, progress: ReportCount = 
         cursor = page.cursor
         if not page.more:
             break
+    else:
+        raise UnreachableError("the remote answers in circles", why=f"it gave over {_MOST_PAGES} pages")
     store.set_note("cursor", begun if refused else cursor)
     return Transfer(entries=count, classes=len(classes), refused=tuple(refused))
 

@@ -18,6 +18,8 @@ _USUAL_BRANCHES = ("refs/heads/main", "refs/heads/master")
 _NOBODY = "edgetrain <edgetrain@localhost>"
 # Neither hooks nor a helper program that an address or a repository names are run.
 _SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "gc.auto=0")
+# A repository on this machine is served by git itself, which would run the repository's own hooks as this user.
+_SERVED = "git -c core.hooksPath=/dev/null -c receive.autogc=false"
 # Of somebody who runs us inside a hook of another repository.
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_PREFIX")
 _REFUSED = ("authentication", "denied", "could not read username", "error: 401", "error: 403", "declined", "protected")
@@ -47,7 +49,7 @@ class Clone:
         with self._locked():
             if not (self._folder / "HEAD").exists():
                 self._make()
-            lines = self._git("ls-remote", "--symref", "--", self.url, "HEAD", "refs/heads/*").decode().splitlines()
+            lines = self._heads()
             heads = frozenset(line.split("\t")[1] for line in lines if "\trefs/heads/" in line)
             named = [line.split()[1] for line in lines if line.startswith("ref: ")]
             # Nobody says what the HEAD of an empty repository names, but for the clone.
@@ -55,15 +57,33 @@ class Clone:
             self._branch = next((name for name in named if name in heads), named[0])
             self.tip = ""
             if self._branch in heads:
-                self._git("fetch", "--quiet", "--no-tags", "--", self.url, f"+{self._branch}:{_TIP}")
+                self._git(
+                    "fetch",
+                    "--quiet",
+                    "--no-tags",
+                    *self._served("upload-pack"),
+                    "--",
+                    self.url,
+                    f"+{self._branch}:{_TIP}",
+                )
                 self.tip = self._git("rev-parse", "--verify", _TIP).decode().strip()
+
+    def _heads(self) -> list[str]:
+        service = self._served("upload-pack")
+        return (
+            self._git("ls-remote", "--symref", *service, "--", self.url, "HEAD", "refs/heads/*").decode().splitlines()
+        )
 
     def _make(self) -> None:
         """Beside its place first: a clone that was killed must not be taken for one."""
         place = self._folder.with_name(self._folder.name + ".new")
         shutil.rmtree(place, ignore_errors=True)
-        self._run(["clone", "--quiet", "--bare", "--no-tags", "--", self.url, str(place)])
+        self._run(["clone", "--quiet", "--bare", "--no-tags", *self._served("upload-pack"), "--", self.url, str(place)])
         place.rename(self._folder)
+
+    def _served(self, service: str) -> tuple[str, ...]:
+        """What a local repository is asked by. On another machine its owner decides what runs."""
+        return (f"--{service}={_SERVED} {service}",) if self.url.startswith("file:") else ()
 
     def files(self) -> Mapping[str, str]:
         """Every plain file at the tip: its path and the hash of its content."""
@@ -97,7 +117,15 @@ class Clone:
                 "fast-import", "--quiet", "--force", "--date-format=now", feed=b"".join(self._stream(files, message))
             )
             ours = self._git("rev-parse", "--verify", _OURS).decode().strip()
-        command = ["push", "--porcelain", "--no-verify", "--", self.url, f"{ours}:{self._branch}"]
+        command = [
+            "push",
+            "--porcelain",
+            "--no-verify",
+            *self._served("receive-pack"),
+            "--",
+            self.url,
+            f"{ours}:{self._branch}",
+        ]
         done = self._run(["-C", str(self._folder), *command], may_fail=True)
         if done.returncode == 0:
             return True

@@ -20,12 +20,14 @@ class Access:
     """What opens a remote beside its address. The caller reads files and environment; secrets stay out of `repr`."""
 
     token: str = field(default="", repr=False)  # bearer token, for http(s)
-    key_id: str = ""  # for S3, as in AWS_ACCESS_KEY_ID
+    key_id: str = ""  # for S3, as in AWS_ACCESS_KEY_ID; empty: botocore finds them as AWS's own tools do
     secret_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
-    region: str = "us-east-1"
+    region: str = ""  # empty: the profile's
     clone_folder: Path | None = None  # where a git remote keeps its clone
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of git, which finds its keys there
+    environment: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # of git, which finds its keys there, and of S3 its certificates
     timeout_s: float = 30.0
 
 

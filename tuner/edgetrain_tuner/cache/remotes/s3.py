@@ -9,17 +9,16 @@ lost.
 
 from __future__ import annotations
 
-import datetime
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 from urllib.parse import unquote, urlsplit
-from xml.etree import ElementTree
 
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, merge
 from edgetrain_tuner.cache.errors import AddressError, EntryError, MissingEntryError, UnreachableError
 from edgetrain_tuner.cache.remotes.remote import ID, SUFFIX, Access, Changes, Listed, id_of_name, read_as
-from edgetrain_tuner.cache.remotes.sigv4 import Credentials, quoted_path, quoted_query, signed_headers
-from edgetrain_tuner.cache.remotes.transport import Answer, ask, checked_url
+from edgetrain_tuner.cache.remotes.s3_client import open_client, origin_of, status_of, told
+from edgetrain_tuner.cache.remotes.transport import checked_url
 
 _ATTEMPTS = 8
 _MOST_PAGES = 1000
@@ -27,40 +26,30 @@ _CONDITION_FAILED = (409, 412)
 _NO_CONDITIONS = 501
 
 
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 class S3Remote:
-    """`url` is without the `s3+` in front. `now` is a parameter because a signature is made of it."""
+    """`url` is without the `s3+` in front."""
 
-    def __init__(self, url: str, access: Access, *, now: Callable[[], datetime.datetime] = _utc_now) -> None:
-        if not access.key_id or not access.secret_key:
-            raise AddressError(
-                f"`s3+{url}` needs credentials", why="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set"
-            )
+    def __init__(self, url: str, access: Access) -> None:
         parts = urlsplit(checked_url(url, secret=access.session_token))
         bucket, _, prefix = unquote(parts.path).strip("/").partition("/")
         if not bucket:
             raise AddressError(f"`s3+{url}` has no bucket", why="it is written s3+https://HOST/BUCKET/PREFIX")
-        self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._host = parts.netloc
+        self._origin = origin_of(url)
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._access = access
-        self._now = now
+        self._client = open_client(self._origin, access)
 
     def index(self, class_: str) -> tuple[str, ...]:
         names = (key.rpartition("/")[2] for key, _ in self._list(f"classes/{class_}/"))
         return tuple(sorted(name for name in names if ID.fullmatch(name)))
 
     def get(self, id_: str) -> Entry:
-        return read_as(id_, self._read(id_).body)
+        return read_as(id_, self._read(id_)[0])
 
     def put(self, entry: Entry) -> None:
         id_ = entry.id
         # The index first: a name without an entry is passed over, an entry without a name would not be found.
-        self._ask("PUT", f"classes/{entry.workload.class_}/{id_}")
+        self._put(f"classes/{entry.workload.class_}/{id_}", b"")
         for _ in range(_ATTEMPTS):
             known, condition = self._known(id_)
             joined = merge(known, entry) if known else entry
@@ -84,101 +73,66 @@ class S3Remote:
     def finish(self) -> None:
         """Every object is in its place already."""
 
-    def _read(self, id_: str) -> Answer:
-        return self._ask("GET", f"schedules/{id_}{SUFFIX}", most_bytes=MOST_BYTES)
+    def _read(self, id_: str) -> tuple[bytes, str]:
+        """The object and its ETag."""
+        with self._told():
+            answer = self._client.get_object(Bucket=self._bucket, Key=self._key(f"schedules/{id_}{SUFFIX}"))
+            with answer["Body"] as stream:
+                body: bytes = stream.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            raise UnreachableError(f"`{self._origin}` answered too much", why=f"more than {MOST_BYTES} bytes")
+        return body, str(answer.get("ETag", ""))
 
     def _known(self, id_: str) -> tuple[Entry | None, Mapping[str, str]]:
         """What is there, and the condition under which it may be replaced."""
         try:
-            answer = self._read(id_)
+            body, tag = self._read(id_)
         except MissingEntryError:
-            return None, {"If-None-Match": "*"}
-        tag = answer.headers.get("etag", "")
-        condition = {"If-Match": tag} if tag else {}
+            return None, {"IfNoneMatch": "*"}
+        condition = {"IfMatch": tag} if tag else {}
         try:
-            return read_as(id_, answer.body), condition
+            return read_as(id_, body), condition
         except EntryError:  # what is damaged is replaced
             return None, condition
 
     def _write(self, id_: str, entry: Entry, condition: Mapping[str, str]) -> bool:
-        name = f"schedules/{id_}{SUFFIX}"
-        allowed = (200, 201, 204, *_CONDITION_FAILED, _NO_CONDITIONS)
-        answer = self._ask("PUT", name, body=entry.text.encode(), headers=condition, allowed=allowed)
-        if answer.status == _NO_CONDITIONS and condition:
-            self._ask("PUT", name, body=entry.text.encode())
-            return True
-        return answer.status not in _CONDITION_FAILED
+        """Whether it was written: not where the condition does not hold any more."""
+        from botocore.exceptions import ClientError
+
+        name, body = f"schedules/{id_}{SUFFIX}", entry.text.encode()
+        with self._told():
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=body, **condition)
+            except ClientError as error:
+                if status_of(error) in _CONDITION_FAILED:
+                    return False
+                if status_of(error) != _NO_CONDITIONS or not condition:
+                    raise
+                self._put(name, body)
+        return True
+
+    def _put(self, name: str, body: bytes) -> None:
+        with self._told():
+            self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=body)
 
     def _list(self, below: str) -> Iterator[tuple[str, str]]:
         """Keys and ETags, page after page."""
-        query = {"list-type": "2", "prefix": self._prefix + below}
+        query: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._key(below)}
         for _ in range(_MOST_PAGES):
-            root = _parsed(self._ask("GET", "", query=query).body, self._origin)
-            for item in root.iterfind("{*}Contents"):
-                yield item.findtext("{*}Key", ""), item.findtext("{*}ETag", "")
-            token = root.findtext("{*}NextContinuationToken", "")
-            if root.findtext("{*}IsTruncated", "") != "true" or not token:
+            with self._told():
+                page = self._client.list_objects_v2(**query)
+            if "IsTruncated" not in page:
+                raise UnreachableError(f"`{self._origin}` did not list objects", why="it answers something else")
+            for item in page.get("Contents", ()):
+                yield str(item["Key"]), str(item.get("ETag", ""))
+            token = page.get("NextContinuationToken")
+            if not page["IsTruncated"] or not token:
                 return
-            query["continuation-token"] = token
+            query["ContinuationToken"] = token
         raise UnreachableError(f"`{self._origin}` lists without end", why=f"{_MOST_PAGES} pages were read")
 
-    def _ask(
-        self,
-        method: str,
-        name: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        allowed: tuple[int, ...] = (200, 201, 204),
-        most_bytes: int = 8 << 20,
-    ) -> Answer:
-        path = f"/{self._bucket}/{self._prefix}{name}" if name else f"/{self._bucket}"
-        access = self._access
-        signed = signed_headers(
-            Credentials(
-                key_id=access.key_id,
-                secret_key=access.secret_key,
-                session_token=access.session_token,
-                region=access.region,
-            ),
-            method=method,
-            host=self._host,
-            path=path,
-            query=query or {},
-            headers=headers or {},
-            body=body,
-            now=self._now(),
-        )
-        url = self._origin + quoted_path(path) + (f"?{quoted_query(query)}" if query else "")
-        data = body if method == "PUT" else None
-        answer = ask(method, url, headers=signed, body=data, timeout_s=access.timeout_s, most_bytes=most_bytes)
-        if answer.status not in allowed:
-            raise self._error(answer, path)
-        return answer
+    def _key(self, name: str) -> str:
+        return self._prefix + name
 
-    def _error(self, answer: Answer, path: str) -> Exception:
-        code = _code(answer.body)
-        match answer.status:
-            case 404 if code == "NoSuchBucket":
-                return AddressError(f"there is no bucket `{self._bucket}` at `{self._origin}`", why=code)
-            case 404:
-                return MissingEntryError(f"`{self._origin}` has no `{path}`")
-            case 400 | 401 | 403:
-                return AddressError(f"`{self._origin}` refused the request", why=code or f"status {answer.status}")
-        return UnreachableError(f"`{self._origin}` answered with status {answer.status}", why=code)
-
-
-def _parsed(body: bytes, origin: str) -> ElementTree.Element:
-    if b"<!" in body:  # no list of objects declares a document type or entities
-        raise UnreachableError(f"`{origin}` did not list objects", why="its answer declares a document type")
-    try:
-        return ElementTree.fromstring(body)
-    except ElementTree.ParseError as error:
-        raise UnreachableError(f"`{origin}` did not list objects", why=str(error)) from None
-
-
-def _code(body: bytes) -> str:
-    """The name S3 gives to an error: `SignatureDoesNotMatch`, `NoSuchBucket`."""
-    match = re.search(rb"<Code>([A-Za-z]{1,60})</Code>", body)
-    return match[1].decode() if match else ""
+    def _told(self) -> AbstractContextManager[None]:
+        return told(f"{self._origin}/{self._bucket}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
+import socket
 import ssl
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +19,7 @@ from edgetrain_tuner.cache.errors import AddressError, UnreachableError
 
 _MOST_ANSWER_BYTES = 8 << 20
 _MOST_REASON_BYTES = 4096
+_WHOLE = 6  # times the time that a silent server is given: what an answer may take in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,61 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _Deadline:
+    """Hangs up when a request takes too long in all: a server that sends a byte now and then is never silent."""
+
+    def __init__(self, seconds: float) -> None:
+        self.reason = ""
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> _Deadline:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def watching(self, kind: Callable[..., http.client.HTTPConnection]) -> Callable[..., http.client.HTTPConnection]:
+        def connection(*words: Any, **options: Any) -> http.client.HTTPConnection:
+            made = kind(*words, **options)
+            connect = made.connect
+
+            def remembering() -> None:
+                connect()
+                self._sockets.append(made.sock)  # the connection forgets it before the answer is read
+
+            made.connect = remembering  # type: ignore[method-assign]
+            return made
+
+        return connection
+
+    def _end(self) -> None:
+        self.reason = _reason(TimeoutError())
+        for connected in self._sockets:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._deadline.watching(http.client.HTTPConnection), request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._deadline.watching(http.client.HTTPSConnection), request)
+
+
 def ask(
     method: str,
     url: str,
@@ -41,22 +100,26 @@ def ask(
     timeout_s: float,
     most_bytes: int = _MOST_ANSWER_BYTES,
 ) -> Answer:
-    """The answer, whatever its status. Raises `UnreachableError` where there is none, or one that is too long."""
+    """The answer, whatever its status. Raises `UnreachableError` where there is none, or it is too long or too slow."""
     request = urllib.request.Request(url, data=body, method=method, headers=dict(headers))
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    deadline = _Deadline(_WHOLE * timeout_s)
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), _Http(deadline), _Https(deadline)]
     if is_loopback(url):  # never by way of a proxy
         handlers.append(urllib.request.ProxyHandler({}))
     opener = urllib.request.build_opener(*handlers)
     try:
-        with opener.open(request, timeout=timeout_s) as response:
-            return _answer(response.status, response.headers, _bounded(response, most_bytes, url))
+        with deadline, opener.open(request, timeout=timeout_s) as response:
+            answer = _answer(response.status, response.headers, _bounded(response, most_bytes, url))
     except urllib.error.HTTPError as error:
         with error:
-            return _answer(error.code, error.headers, error.read(_MOST_REASON_BYTES))
+            answer = _answer(error.code, error.headers, error.read(_MOST_REASON_BYTES))
     except urllib.error.URLError as error:
         raise UnreachableError(f"`{_origin(url)}` cannot be reached", why=_reason(error.reason)) from None
     except (OSError, http.client.HTTPException) as error:
-        raise UnreachableError(f"`{_origin(url)}` broke off", why=_reason(error)) from None
+        raise UnreachableError(f"`{_origin(url)}` broke off", why=deadline.reason or _reason(error)) from None
+    if deadline.reason:  # headers that were cut off look like whole ones
+        raise UnreachableError(f"`{_origin(url)}` broke off", why=deadline.reason)
+    return answer
 
 
 def is_loopback(url: str) -> bool:
