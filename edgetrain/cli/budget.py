@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgetrain.cli.command import Flag, Verb
 from edgetrain.cli.console import Console
 from edgetrain.errors import DataError, DeviceError, PlanInfeasibleError, UsageError
-from edgetrain.units import Bytes, parse_bytes, parse_seconds, show_bytes, show_bytes_both, show_seconds
+from edgetrain.units import Bytes, parse_bytes, parse_seconds, show_bytes, show_bytes_both, show_bytes_up, show_seconds
 
 if TYPE_CHECKING:
     from edgetrain.run.limits.exchange import LiveState, Request
@@ -84,7 +85,8 @@ def _request(folder: Path, state: LiveState, budget: Bytes, console: Console) ->
         raise DataError(
             f"the kernels of `{folder}` are no longer in the build cache",
             why=f"`{compiled.directory}` is gone",
-            fix=f"stop the run, and go on with `edgetrain fit --resume --budget {show_bytes(budget)} --out {folder}`",
+            fix=f"stop the run, and go on with `edgetrain fit --resume --budget {show_bytes_up(budget)} --out "
+            f"{shlex.quote(str(folder))}`",
         )
     stored = JobRecord.read(folder) or JobRecord(target=HOST, solver=Job.solver)
     job = Job(

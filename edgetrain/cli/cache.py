@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from edgetrain.cli.command import Flag, Verb
+from edgetrain.cli.command import Flag, Verb, to_path
 from edgetrain.cli.console import Console
 from edgetrain.errors import UsageError
 from edgetrain.schema import close_to
@@ -33,6 +32,7 @@ ACTIONS: Mapping[str, Action] = {
     "stats": Action(),
     "verify": Action(word="[key=value ...]", flags=("run", "model", *_TRUST)),
     "gc": Action(flags=("keep_best", "drop_failed", "rules")),
+    "clean": Action(flags=("all", "dry_run")),
     "export": Action(word="FILE", flags=("level",)),
     "import": Action(word="FILE", flags=_TRUST),
     "push": Action(word="URL", flags=("token_file", "sign", "all")),
@@ -44,7 +44,7 @@ ACTIONS: Mapping[str, Action] = {
 def run(arguments: argparse.Namespace, console: Console) -> int:
     name, word = read_action(arguments)
     # Only now: SQLite and the network are not needed for a help text.
-    from edgetrain.cli import cache_local, cache_sharing
+    from edgetrain.cli import cache_clean, cache_local, cache_sharing
 
     actions: Mapping[str, Callable[[argparse.Namespace, str, Console], int]] = {
         "ls": cache_local.ls,
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         "stats": cache_local.stats,
         "verify": cache_local.verify,
         "gc": cache_local.gc,
+        "clean": cache_clean.clean,
         "export": cache_local.export,
         "import": cache_local.import_,
         "push": cache_sharing.push,
@@ -96,7 +97,7 @@ def _port(text: str) -> int:
 
 
 def _level(text: str) -> str:
-    levels = ("user", "team", "seed", "all")
+    levels = ("user", "imported", "team", "seed", "all")
     if text not in levels:
         raise UsageError(f"`{text}` is no level{close_to(text, levels)}", fix=f"the levels are {', '.join(levels)}")
     return text
@@ -104,37 +105,40 @@ def _level(text: str) -> str:
 
 VERB = Verb(
     name="cache",
-    summary="look at, clean up and share the schedules that were found for kernels",
+    summary="look at, clean up and share what was compiled and found for kernels",
     description=(
-        "The cache has three levels: the schedules that you found, those that you pulled from teams, and those that "
-        "ship with edgetrain. An entry holds numbers and names that are checked when it is read, and no code.\n\n"
-        "`ls [WORD]` lists entries, `show ID` shows one, `stats` counts them, `verify` checks every entry, `gc` cleans "
-        "up your own. `verify --run [key=value ...]` also runs the entries for a model's kernels on this machine. "
-        "`export FILE` and `import FILE` write and read JSON lines; `export -` prints them. `push URL` sends your "
-        "entries to a remote. `pull URL` fetches entries from a remote and remembers it; `pull` alone fetches from all "
-        "remembered remotes. `serve` makes your store a remote.\n\n"
+        "The cache has four levels: schedules that were found here, that you imported, that you pulled from teams, and "
+        "that ship with edgetrain. An entry holds numbers and names that are checked when it is read, and no code.\n\n"
+        "`ls [WORD]` lists entries, `show ID` shows one, `stats` counts them, `verify` checks every entry, `gc` "
+        "cleans up your own and the imported ones. `clean` removes compiled kernels and programs, which are made "
+        "again when they are needed, and with --all the schedules too; runs are never touched. `verify --run "
+        "[key=value ...]` also runs the entries for a model's kernels on this machine. `export FILE` and `import "
+        "FILE` write and read JSON lines; `export -` prints them. `push URL` sends your entries to a remote. `pull "
+        "URL` fetches entries from a remote and remembers it; `pull` alone fetches from all remembered remotes. "
+        "`serve` makes a remote of a store that is apart from your own.\n\n"
         "URL is a folder, http://HOST or https://HOST of an `edgetrain cache serve`, s3+https://HOST/BUCKET/PREFIX "
-        "(with the usual AWS_* variables), or git+https://, git+ssh://, git+file:// and a repository. A token comes "
-        "from --token-file, or from the variable EDGETRAIN_CACHE_TOKEN."
+        "(with `edgetrain[s3]` and the usual AWS credentials), or git+https://, git+ssh://, git+file:// and a "
+        "repository. A token comes from --token-file, or from the variable EDGETRAIN_CACHE_TOKEN."
     ),
-    words="ls | show ID | stats | verify | gc | export FILE | import FILE | push URL | pull [URL] | serve",
+    words="ls | show ID | stats | verify | gc | clean | export FILE | import FILE | push URL | pull [URL] | serve",
     least_words=1,
     flags=(
-        Flag(name="--store", metavar="FILE", parse=Path, help="use this store instead of your own"),
-        Flag(name="--level", metavar="L", parse=_level, help="ls, export: user, team, seed or all"),
+        Flag(name="--store", metavar="FILE", parse=to_path, help="use this store instead of your own"),
+        Flag(name="--level", metavar="L", parse=_level, help="ls, export: user, imported, team, seed or all"),
         Flag(name="--run", help="verify: also check results and times of entries on a model's kernels"),
         Flag(name="--model", metavar="M", help="verify --run: the recipe or model file; digits without it"),
         Flag(name="--keep-best", metavar="N", parse=_count, help="gc: keep the N fastest for each kernel and target"),
         Flag(name="--drop-failed", help="gc: remove entries that failed"),
         Flag(name="--rules", metavar="N", parse=_count, help="gc: remove entries for rules before version N"),
-        Flag(name="--token-file", metavar="FILE", parse=Path, help="push, pull, serve: the bearer token, in a file"),
-        Flag(name="--all", help="push: all of your entries, not only those since the last push"),
-        Flag(name="--sign", metavar="FILE", parse=Path, help="push: sign with this ed25519 key (PEM)"),
+        Flag(name="--token-file", metavar="FILE", parse=to_path, help="push, pull, serve: the bearer token, in a file"),
+        Flag(name="--all", help="push: all of your entries, not only the new ones; clean: the schedules as well"),
+        Flag(name="--dry-run", help="clean: say what would be removed, and how much it is"),
+        Flag(name="--sign", metavar="FILE", parse=to_path, help="push: sign with this ed25519 key (PEM)"),
         Flag(name="--forget", help="pull: remove this remote and its entries"),
         Flag(
             name="--trusted-keys",
             metavar="FILE",
-            parse=Path,
+            parse=to_path,
             help="import, pull, verify, serve: public keys, one a line; else those in your configuration",
         ),
         Flag(
@@ -147,6 +151,7 @@ VERB = Verb(
     examples=(
         "edgetrain cache ls",
         "edgetrain cache verify --run --model digits",
+        "edgetrain cache clean --dry-run",
         "edgetrain cache pull https://schedules.example.org --token-file token",
         "edgetrain cache push git+ssh://git@example.org/team/schedules.git",
         "edgetrain cache serve --token-file token",

@@ -7,7 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from edgetrain.cli.command import table
 from edgetrain.cli.console import Console
 from edgetrain.cli.trust import trust_of
 from edgetrain.errors import DataError, UsageError
+from edgetrain.files.regular_file import require_regular
 from edgetrain.locate import schedules_path, teams_dir, uses_seed
 from edgetrain.units import show_bytes, show_seconds
 from edgetrain_tuner.cache.entry import OUTCOMES, Entry
 from edgetrain_tuner.cache.jsonl import BadLine, write_lines
-from edgetrain_tuner.cache.levels import SEED_FOLDER, TEAM, USER, Found, Levels
+from edgetrain_tuner.cache.levels import IMPORTED, SEED_FOLDER, TEAM, USER, Found, Levels, imported_path
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.trust import can_verify, is_genuine
 
@@ -126,7 +127,7 @@ def _objections(arguments: argparse.Namespace) -> tuple[list[dict[str, str]], di
                 counts["schedules"] += 1
                 counts["signed"] += entry.signature is not None
                 counts["unchecked"] += entry.signature is not None and not can_verify()
-                objection = trust.objection(entry) if level.name == TEAM else None
+                objection = trust.objection(entry) if level.name in (IMPORTED, TEAM) else None
                 if entry.signature is not None and can_verify() and not is_genuine(entry):
                     objection = "its signature does not match its content"
                 if objection:
@@ -144,22 +145,27 @@ def _tell_objections(problems: Sequence[dict[str, str]], counts: dict[str, int],
 
 
 def gc(arguments: argparse.Namespace, _: str, console: Console) -> int:
-    path = store_path(arguments)
-    with Store.open(path) as store:
-        kept = _best(store, arguments.keep_best) if arguments.keep_best else None
-
-        def keep(entry: Entry) -> bool:
-            return (
-                (kept is None or entry.id in kept)
-                and not (arguments.drop_failed and entry.outcome == "failed")
-                and entry.versions.rules >= (arguments.rules or 0)
-            )
-
-        removed, left = store.gc(keep), len(store)
-    report = {"removed": removed, "schedules": left, "bytes": path.stat().st_size}
+    """Cleans up what was found here, and what was imported."""
+    own = store_path(arguments)
+    paths = [own, *(path for path in [imported_path(own)] if path.exists())]
+    removed = left = 0
+    for path in paths:
+        with Store.open(path) as store:
+            removed += store.gc(_kept(store, arguments))
+            left += len(store)
+    report = {"removed": removed, "schedules": left, "bytes": sum(path.stat().st_size for path in paths)}
     text = f"removed {_schedules(removed)}; {left} left in {show_bytes(report['bytes'])}\n"
     console.data(json.dumps(report) + "\n" if console.as_json else text)
     return 0
+
+
+def _kept(store: Store, arguments: argparse.Namespace) -> Callable[[Entry], bool]:
+    kept = _best(store, arguments.keep_best) if arguments.keep_best else None
+    return lambda entry: (
+        (kept is None or entry.id in kept)
+        and not (arguments.drop_failed and entry.outcome == "failed")
+        and entry.versions.rules >= (arguments.rules or 0)
+    )
 
 
 def export(arguments: argparse.Namespace, word: str, console: Console) -> int:
@@ -178,16 +184,17 @@ def export(arguments: argparse.Namespace, word: str, console: Console) -> int:
 
 def import_(arguments: argparse.Namespace, word: str, console: Console) -> int:
     path = Path(word)
+    require_regular(path, DataError)
     if not path.is_file():
-        raise DataError(f"there is no file `{word}`", fix="give a file that `edgetrain cache export` wrote")
-    with Store.open(store_path(arguments)) as store:
+        raise DataError(f"there is no file `{word}`", fix="give a file that `edgetrain cache export FILE` wrote")
+    with Store.open(imported_path(store_path(arguments))) as store:
         report = store.import_jsonl(path, refuse=trust_of(arguments).objection)
     good = report.new + report.changed + report.known
     if report.bad and not good:
         raise DataError(
             f"`{word}` holds no schedule that can be imported",
             why=f"line {report.bad[0].line}: {report.bad[0].why}",
-            fix="give a file that `edgetrain cache export` wrote",
+            fix="give a file that `edgetrain cache export FILE` wrote",
         )
     if console.as_json:
         console.data(json.dumps(dataclasses.asdict(report)) + "\n")
@@ -291,4 +298,4 @@ def _tell_lines(bad: Sequence[BadLine], console: Console) -> None:
     for line in bad[:_MOST_TOLD]:
         console.warn(f"line {line.line}: {line.why}")
     if len(bad) > _MOST_TOLD:
-        console.warn(f"and {len(bad) - _MOST_TOLD} more")
+        console.tell(f"and {len(bad) - _MOST_TOLD} more")

@@ -14,7 +14,7 @@ from edgetrain.cli.failure import as_edgetrain_error
 from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.cli.trust import trust_of
 from edgetrain.errors import DeviceError, EdgetrainError, UsageError
-from edgetrain.locate import sharing_environment, teams_dir
+from edgetrain.locate import schedules_path, served_path, sharing_environment, teams_dir
 from edgetrain_tuner.cache.entry import Entry
 from edgetrain_tuner.cache.errors import CacheError
 from edgetrain_tuner.cache.remotes.open import normal_address, open_remote
@@ -94,15 +94,16 @@ def _pull_all(teams: Sequence[Team], arguments: argparse.Namespace, console: Con
 def serve(arguments: argparse.Namespace, _: str, console: Console) -> int:
     host, port = arguments.host or _HOST, _PORT if arguments.port is None else arguments.port
     token = _token(arguments.token_file)
-    if not token and not arguments.read_only and not is_loopback(f"http://{host}"):
+    if not token and not arguments.read_only and not is_loopback(f"http://{_in_url(host)}"):
         raise UsageError(
             f"a cache at `{host}` would take schedules from everyone who reaches it",
             fix="set --token-file, or --read-only",
         )
-    with Store.open(store_path(arguments)) as store:
+    path = _served_path(arguments)
+    with Store.open(path) as store:
         service = Service(store=store, token=token, read_only=arguments.read_only, trust=trust_of(arguments))
         with _listening(host, port, service) as server:
-            url = f"http://{host}:{server.server_address[1]}"
+            url = f"http://{_in_url(host)}:{server.server_address[1]}"
             rights = "read-only" if arguments.read_only else "for reading and writing"
             whom = "with the token" if token else "without a token"
             if console.as_json:
@@ -113,6 +114,22 @@ def serve(arguments: argparse.Namespace, _: str, console: Console) -> int:
             except KeyboardInterrupt:
                 console.say("stopped")
     return 0
+
+
+def _served_path(arguments: argparse.Namespace) -> Path:
+    """A store apart from the user's own. Raises `UsageError` where others would write into what was measured here."""
+    path: Path = arguments.store or served_path()
+    if not arguments.read_only and path.resolve() == schedules_path().resolve():
+        raise UsageError(
+            f"`{path}` is your own store, which holds only what was measured on this machine",
+            why="others would write into it",
+            fix="add --read-only, or leave --store out: a store of its own is served then",
+        )
+    return path
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _listening(host: str, port: int, service: Service) -> CacheServer:
@@ -176,7 +193,7 @@ def _remote(team: Team, token_file: Path | None) -> Remote:
         key_id=environment.get("AWS_ACCESS_KEY_ID", ""),
         secret_key=environment.get("AWS_SECRET_ACCESS_KEY", ""),
         session_token=environment.get("AWS_SESSION_TOKEN", ""),
-        region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
+        region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION", ""),
         clone_folder=team.clone_path,
         environment=environment,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from edgetrain.cli.console import Console
 from edgetrain.cli.request import BUDGET, OVERRIDES_TEXT, job_of, split_words
 from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import PlanInfeasibleError, UsageError
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import Bytes, show_bytes
 
@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.pipeline.resolve import resolve_without_data
     from edgetrain.pipeline.stages import compile_job
     from edgetrain.run.checks.check import CheckReport, Finding, Probe, check_gradients, check_plan, check_steps
+    from edgetrain.run.checks.roles_check import check_roles
 
     source, overrides = split_words(arguments.words)
     if source is None:
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     facts = compiled.compiled.facts
     trained = tuple(facts["trained"])
     imported = f"{facts['parameters']:,} parameters, {len(trained)} tensors trained, every gradient is there"
-    with tempfile.TemporaryDirectory(prefix="edgetrain-check-") as pages:
+    with scratch_folder("check") as pages:
         probe = Probe(
             program=keep_all.build().program,
             loss=recipe.train.loss,
@@ -61,6 +62,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             stages(_COMPARING, 0, 0)
             gradients = check_gradients(probe, lambda done, total: stages(_COMPARING, done, total))
         findings = [Finding(name="import", is_ok=True, text=imported), steps, gradients]
+        findings.append(check_roles(probe, compiled.compiled.model))
         if tight is None:
             kept = show_bytes(keep_all.plan.peak_bytes)
             text = f"nothing to try: no plan needs less than {kept}, which keeps everything"
@@ -121,10 +123,10 @@ VERB = Verb(
     name="check",
     summary="test whether a model trains correctly on this machine",
     description=(
-        "Compiles the model, takes three steps on synthetic data, compares its gradients with finite differences, and "
-        "its steps under a tight memory plan with those without one, bit for bit. Exit code 4 names every op that "
-        "cannot be imported or differentiated, 1 means that a number was wrong, or that too few gradients could be "
-        "verified.\n\n" + OVERRIDES_TEXT
+        "Compiles the model, takes three steps on synthetic data, compares its gradients with finite differences, what "
+        "a step changes with what the file says that it may, and its steps under a tight memory plan with those "
+        "without one, bit for bit. Exit code 4 names every op that cannot be imported or differentiated, 1 means that "
+        "a number was wrong, or that too few gradients could be verified.\n\n" + OVERRIDES_TEXT
     ),
     words="RECIPE|MODEL.onnx [key=value ...]",
     least_words=1,

@@ -10,8 +10,10 @@ import argparse
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from edgetrain.cli.other_words import meant_for_flag
 from edgetrain.errors import UsageError
 from edgetrain.schema import close_to
 
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _NO_LIMIT = 1 << 30
+
+
+def to_path(text: str) -> Path:
+    """Of a flag. Raises `UsageError` for none: it would mean the working directory."""
+    if not text.strip():
+        raise UsageError("a flag that names a file or folder is empty", fix="give its path, or leave the flag out")
+    return Path(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +95,10 @@ def parse_arguments(verb: Verb, words: Sequence[str]) -> argparse.Namespace:
     if unknown:
         name = unknown[0].partition("=")[0]
         known = [spelling for flag in verb.all_flags for spelling in (flag.short, flag.name) if spelling]
+        meant = meant_for_flag(unknown[0], words, known, takes_keys="key=value" in verb.words)
         raise UsageError(
-            f"`edgetrain {verb.name}` has no flag `{name}`{close_to(name, known)}",
-            fix=f"see `edgetrain {verb.name} --help`",
+            f"`edgetrain {verb.name}` has no flag `{name}`{'' if meant else close_to(name, known)}",
+            fix=f"write `{meant}` instead" if meant else f"see `edgetrain {verb.name} --help`",
         )
     _check_words(verb, arguments.words)
     return arguments

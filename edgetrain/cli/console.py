@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TextIO
 
+from edgetrain.cli.colour import with_colour
 from edgetrain.errors import EdgetrainError
+from edgetrain.locate import uses_colour
 
 
 class StdoutClosedError(Exception):
@@ -43,6 +47,7 @@ class Console:
         self.verbose = verbose
         self.quiet = quiet
         self.talk: Any = _Talk(sys.stderr)
+        self.colour = uses_colour(is_terminal=sys.stderr.isatty())
 
     @staticmethod
     def of(words: Sequence[str]) -> Console:
@@ -56,20 +61,39 @@ class Console:
     def data(self, text: str) -> None:
         """Writes to standard output. Raises `StdoutClosedError` when nobody reads it any more."""
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            with self._beside_bars():
+                sys.stdout.write(text)
+                sys.stdout.flush()
         except BrokenPipeError as error:
             raise StdoutClosedError from error
+
+    def results_are_seen(self) -> bool:
+        """Whether standard output is on a screen, where a bar would be torn apart by it."""
+        return not self.as_json and sys.stdout.isatty()
 
     def say(self, line: str) -> None:
         """Talk that `--quiet` turns off."""
         if not self.quiet:
-            self.warn(line)
+            self.tell(line)
 
     def warn(self, line: str) -> None:
-        """Talk that `--quiet` leaves."""
-        self.talk.write(line + "\n")
-        self.talk.flush()
+        """Talk that `--quiet` leaves: what changes how the result is to be read."""
+        self.tell(f"warning: {line}")
+
+    def tell(self, text: str) -> None:
+        """Talk as it is, `--quiet` or not."""
+        with self._beside_bars():
+            self.talk.write((with_colour(text) if self.colour else text) + "\n")
+            self.talk.flush()
+
+    def _beside_bars(self) -> AbstractContextManager[None]:
+        """Takes progress bars off the screen and draws them again: a message never ends a bar's line."""
+        if "tqdm" not in sys.modules or not self.talk.isatty():
+            return contextlib.nullcontext()
+        from tqdm import tqdm
+
+        beside: AbstractContextManager[None] = tqdm.external_write_mode(file=self.talk)
+        return beside
 
     def fail(self, error: EdgetrainError, cause: BaseException) -> None:
         """The error in words, and with `--json` also as an object on standard output."""
@@ -77,8 +101,20 @@ class Console:
             with contextlib.suppress(StdoutClosedError):
                 self.data(json.dumps(error.to_json()) + "\n")
         if self.verbose and cause is not error:
-            self.warn("".join(traceback.format_exception(cause)).rstrip())
-        self.warn(error_text(error))
+            self.tell("".join(traceback.format_exception(cause)).rstrip())
+        self.tell(error_text(error))
+
+
+class LogLines(logging.Handler):
+    """Log messages as lines of the console's talk: `warning: ...`."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(ValueError):  # the stream is closed: nobody reads it any more
+            self._console.tell(self.format(record))
 
 
 def error_text(error: EdgetrainError) -> str:

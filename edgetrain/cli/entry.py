@@ -5,23 +5,69 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from edgetrain.cli import budget, cache, check, doctor, evaluate, export, fit, inspect, plan, recipes, targets, tune
+from edgetrain.cli import (
+    budget,
+    cache,
+    check,
+    compare,
+    completion,
+    doctor,
+    evaluate,
+    export,
+    fit,
+    import_weights,
+    inspect,
+    plan,
+    predict,
+    recipes,
+    report,
+    targets,
+    tune,
+)
 from edgetrain.cli.command import Verb, help_of, parse_arguments, table
-from edgetrain.cli.console import Console, StdoutClosedError
+from edgetrain.cli.console import Console, LogLines, StdoutClosedError
 from edgetrain.cli.failure import EXIT_CODES, as_edgetrain_error
-from edgetrain.errors import UsageError
+from edgetrain.cli.other_words import meant_verb
+from edgetrain.errors import DeviceError, UsageError
+from edgetrain.free_memory import address_space_bytes
+from edgetrain.locate import is_completing
 from edgetrain.schema import close_to
 
 VERBS: Mapping[str, Verb] = {
     module.VERB.name: module.VERB
-    for module in (fit, budget, plan, tune, check, inspect, evaluate, export, cache, recipes, targets, doctor)
+    for module in (
+        fit,
+        budget,
+        plan,
+        tune,
+        check,
+        inspect,
+        evaluate,
+        predict,
+        report,
+        compare,
+        export,
+        import_weights,
+        cache,
+        recipes,
+        targets,
+        doctor,
+        completion,
+    )
 }
+_LEAST_ADDRESSES = 200_000_000  # measured with `ulimit -v`: with 150 MB, NumPy loads and nothing else does
+_TOO_FEW_ADDRESSES = (
+    b"error: edgetrain needs 200 MB of addresses or more, and the limit of this shell is below that\n\n"
+    b"hint: raise it: `ulimit -v unlimited`\n"
+)
+_OUT_OF_MEMORY = b"error: this machine is out of memory\n\nhint: close other programs\n"
 _EXAMPLES = (
     "edgetrain fit digits --budget 1MB",
     "edgetrain plan digits --target cortex-m7",
@@ -32,6 +78,11 @@ _EXAMPLES = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Never raises, save for what ends the interpreter itself."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if not _has_addresses():
+        os.write(sys.stderr.fileno(), _TOO_FEW_ADDRESSES)
+        return DeviceError.exit_code
+    if argv is None and is_completing():
+        completion.complete(VERBS)
     console = Console.of(words)
     try:
         _prepare(console)
@@ -41,9 +92,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as cause:
-        error = as_edgetrain_error(cause)
-        console.fail(error, cause)
+        try:
+            error = as_edgetrain_error(cause)
+            console.fail(error, cause)
+        except (MemoryError, ImportError):
+            os.write(sys.stderr.fileno(), _OUT_OF_MEMORY)
+            return DeviceError.exit_code
         return error.exit_code
+
+
+def _has_addresses() -> bool:
+    """With fewer, NumPy's own libraries end the process with words of their own."""
+    limit = address_space_bytes()
+    return limit is None or limit >= _LEAST_ADDRESSES
 
 
 def _prepare(console: Console) -> None:
@@ -51,12 +112,14 @@ def _prepare(console: Console) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without `µ` shows `?`, and the run goes on
     level = logging.INFO if console.verbose else logging.WARNING
-    logging.basicConfig(stream=console.talk, level=level, format="%(levelname)s: %(message)s", force=True)
+    logging.basicConfig(handlers=[LogLines(console)], level=level, format="%(levelname)s: %(message)s", force=True)
     for number, name in ((logging.INFO, "info"), (logging.WARNING, "warning"), (logging.ERROR, "error")):
         logging.addLevelName(number, name)
     if threading.current_thread() is threading.main_thread():
         # As Ctrl-C: what was begun is undone, and the compiler's process does not stay behind.
         signal.signal(signal.SIGTERM, _interrupt)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` leaves it
+            signal.signal(signal.SIGHUP, _interrupt)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -74,15 +137,29 @@ def _dispatch(words: Sequence[str], console: Console) -> int:
         return 0
     verb = VERBS.get(words[0])
     if verb is None:
-        raise UsageError(
-            f"there is no verb `{words[0]}`{close_to(words[0], VERBS)}",
-            why=f"the verbs are {', '.join(VERBS)}",
-            fix="see `edgetrain --help`",
-        )
+        raise _no_such_verb(words)
     if "-h" in words or "--help" in words:
         console.data(help_of(verb))
         return 0
     return verb.run(parse_arguments(verb, words[1:]), console)
+
+
+def _no_such_verb(words: Sequence[str]) -> UsageError:
+    name, *rest = words
+    meant = meant_verb(name, VERBS)
+    if meant is None:
+        why = f"the verbs are {', '.join(VERBS)}"
+        return UsageError(f"there is no verb `{name}`{close_to(name, VERBS)}", why=why, fix="see `edgetrain --help`")
+    try:
+        parse_arguments(VERBS[meant], rest)
+    except UsageError:  # what follows was meant for another tool: only the verb carries over
+        rest = []
+    command = shlex.join(("edgetrain", meant, *rest))
+    return UsageError(
+        f"there is no verb `{name}`; did you mean `edgetrain {meant}`?",
+        why=f"`edgetrain {meant}`: {VERBS[meant].summary}",
+        fix=f"run `{command}`" if rest or VERBS[meant].least_words == 0 else f"like `{VERBS[meant].examples[0]}`",
+    )
 
 
 def top_help() -> str:

@@ -23,6 +23,7 @@ EXIT_CODES: Mapping[int, str] = {
 }
 
 _NO_SPACE = os.strerror(errno.ENOSPC)
+_NO_MEMORY = os.strerror(errno.ENOMEM)
 _FIXES: Mapping[int, str] = {
     errno.ENOSPC: "free space there, or choose another disk with --out, --dump, TMPDIR or XDG_CACHE_HOME",
     errno.EDQUOT: "free space within your quota, or choose another disk with --out, TMPDIR or XDG_CACHE_HOME",
@@ -33,6 +34,10 @@ _FIXES: Mapping[int, str] = {
 
 def as_edgetrain_error(error: BaseException) -> EdgetrainError:
     """The error itself where it is ours, else the one of ours that says the same."""
+    if _is_out_of_memory(error):  # first: nothing more may be imported
+        return DeviceError(
+            "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
+        )
     import sqlite3  # here, because a command that goes well has no use for it
 
     match error:
@@ -54,15 +59,23 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
                 why=str(error),
                 fix=_FIXES[errno.EACCES].replace("--out, ", "--store, "),
             )
-        case MemoryError():
-            return DeviceError(
-                "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
-            )
     return InternalError(
         f"internal error: {type(error).__name__}: {error}",
         why="this is a bug in edgetrain",
         fix="run it again with -v, and report the command and the traceback",
     )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """A library that cannot be loaded for want of memory is an `ImportError`; NumPy hides it behind one of its own."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, MemoryError) or (isinstance(chain, OSError) and chain.errno == errno.ENOMEM):
+            return True
+        if isinstance(chain, ImportError) and ("failed to map" in str(chain) or _NO_MEMORY in str(chain)):
+            return True
+        chain = chain.__cause__ or chain.__context__
+    return False
 
 
 def _of_the_cache(error: CacheError) -> EdgetrainError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgetrain.cli.command import Flag, Verb
+from edgetrain.cli.command import Flag, Verb, to_path
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import (
     BUDGET,
@@ -28,6 +30,7 @@ from edgetrain.cli.request import (
 from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.cost.carbon import WORLD_AVERAGE
 from edgetrain.errors import InterruptedRunError, UsageError
+from edgetrain.files.sealed import sealed
 from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import parse_seconds
 
@@ -35,19 +38,28 @@ if TYPE_CHECKING:
     from edgetrain.pipeline.job import Job
     from edgetrain.recipes import Recipe
     from edgetrain.run.files.folders import JobRecord
+    from edgetrain.run.loop.callbacks import Callback
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
+    with _recipe_and_folder(arguments) as (recipe, folder):
+        return _fit(arguments, console, recipe, folder)
+
+
+def _fit(arguments: argparse.Namespace, console: Console, recipe: Recipe, folder: Path) -> int:
     from edgetrain.pipeline.fit import fit
     from edgetrain.run.files.folders import JobKeeper, JobRecord, is_resumable
+    from edgetrain.run.files.tensorboard import TENSORBOARD, TensorBoard
     from edgetrain.run.loop.callbacks import ProgressBar
 
-    recipe, folder = _recipe_and_folder(arguments)
     stored = JobRecord.read(folder) if arguments.resume else None
     console.say(f"{'resuming' if arguments.resume else 'run folder'} {folder}")
-    callbacks = () if console.quiet else (ProgressBar(console.talk),)
+    callbacks: list[Callback] = [] if console.quiet else [ProgressBar(console.talk)]
+    event_files = folder / TENSORBOARD
+    if arguments.tensorboard or (arguments.resume and event_files.is_dir()):
+        callbacks.append(TensorBoard(event_files))
     try:
-        with StageProgress(console) as stages:
+        with StageProgress(console) as stages, _watched(arguments, recipe, folder, console) as watching:
             job = job_of(arguments, recipe, console, progress=stages, stored=stored)
             job = with_trial_time(_sharing(job, arguments, stored), arguments)
             # A profile's path, not its name, finds it again.
@@ -55,9 +67,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             report = fit(
                 job,
                 folder,
-                callbacks=(stages, JobKeeper(record, folder), *callbacks),
+                callbacks=(stages, JobKeeper(record, folder), *callbacks, *watching),
                 resume=arguments.resume,
+                is_new_data=arguments.new_data,
                 dump=arguments.dump,
+                is_claimed=True,
             )
     except KeyboardInterrupt as interruption:
         if not is_resumable(folder):
@@ -67,31 +81,57 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             why=f"`{folder}` holds the last checkpoint",
             fix=f"go on with `edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder))}`",
         ) from interruption
-    console.data(report.to_json() if console.as_json else f"{report.to_text()}\nrun folder: {folder}\n")
+    console.data(sealed(report.to_json()) if console.as_json else f"{report.to_text()}\nrun folder: {folder}\n")
     console.say(f"hint: `edgetrain eval {shlex.quote(str(folder))}` evaluates it again")
     return 0
 
 
-def _recipe_and_folder(arguments: argparse.Namespace) -> tuple[Recipe, Path]:
-    from edgetrain.run.files.folders import newest_resumable, next_folder, require_free
+@contextlib.contextmanager
+def _watched(
+    arguments: argparse.Namespace, recipe: Recipe, folder: Path, console: Console
+) -> Iterator[tuple[Callback, ...]]:
+    """Serves the run's page where that is asked for. It begins here: its memory is then not that of the program."""
+    if not arguments.watch:
+        yield ()
+        return
+    from edgetrain.report.live.server import WatchServer
+    from edgetrain.report.live.watch import Watch
+
+    watch = Watch(folder, name=recipe.name, budget_bytes=arguments.budget, resumes=arguments.resume)
+    server = WatchServer(watch)
+    server.start()
+    console.warn(f"watch it at {server.address} (on this machine; who has the address can read along)")
+    try:
+        yield (watch,)
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def _recipe_and_folder(arguments: argparse.Namespace) -> Iterator[tuple[Recipe, Path]]:
+    """What to train, and the folder for it, which no other process has until the block ends."""
+    from edgetrain.run.files.claim import new_run_folder, resumed_run_folder
+    from edgetrain.run.files.folders import newest_resumable
     from edgetrain.run.files.run_folder import RunFolder
     from edgetrain.run.files.trained import read_recipe
 
     source, overrides = split_words(arguments.words)
     if not arguments.resume:
+        if arguments.new_data:
+            raise UsageError("--new-data needs --resume", why="a new run has no data yet that it began with")
         recipe = recipe_of(source or DEFAULT_RECIPE, overrides, needs_data=True)
-        folder = arguments.out or next_folder(recipe.name)
-        require_free(folder, recipe.name)
-        return recipe, folder
+        with new_run_folder(arguments.out, recipe.name) as folder:
+            yield recipe, folder
+        return
     name = Path(source.removeprefix("zoo:")).stem if source else None
-    folder = arguments.out or newest_resumable(name)
-    recipe = read_recipe(RunFolder(folder), overrides)
-    if name is not None and name != recipe.name:
-        raise UsageError(
-            f"`{folder}` is a run of `{recipe.name}`, not of `{name}`",
-            fix=f"resume it with `edgetrain fit --resume --out {shlex.quote(str(folder))}`",
-        )
-    return recipe, folder
+    with resumed_run_folder(arguments.out or newest_resumable(name)) as folder:
+        recipe = read_recipe(RunFolder(folder), overrides)
+        if name is not None and name != recipe.name:
+            raise UsageError(
+                f"`{folder}` is a run of `{recipe.name}`, not of `{name}`",
+                fix=f"resume it with `edgetrain fit --resume --out {shlex.quote(str(folder))}`",
+            )
+        yield recipe, folder
 
 
 def record_of(job: Job, *, target: str) -> JobRecord:
@@ -134,7 +174,7 @@ def _sharing(job: Job, arguments: argparse.Namespace, stored: JobRecord | None) 
     if text is None:
         lost = [name for name in ("weight", "wait") if getattr(arguments, name)]
         if lost:
-            raise UsageError(f"--{lost[0]} needs --share", fix="add --share NAME=SIZE")
+            raise UsageError(f"--{lost[0]} needs --share", fix="add `--share desk=2GB`")
         return dataclasses.replace(job, adapt=adapt)
     share = dataclasses.replace(Share.parse(text), weight=weight, wait=arguments.wait)
     return dataclasses.replace(job, adapt=adapt, share=share)
@@ -155,8 +195,14 @@ VERB = Verb(
         DEADLINE,
         ENERGY,
         CO2,
-        Flag(name="--out", metavar="DIR", parse=Path, help="the run folder; the first free of runs/NAME, runs/NAME-2"),
+        Flag(
+            name="--out",
+            metavar="DIR",
+            parse=to_path,
+            help="the run folder; the first free of runs/NAME, runs/NAME-2",
+        ),
         Flag(name="--resume", help="continue from the checkpoint in --out, or from the newest run of that name"),
+        Flag(name="--new-data", help="with --resume: go on although the data is not what the run began with"),
         Flag(name="--threads", metavar="N", parse=positive, help="threads to train with; all cores without it"),
         Flag(
             name="--trial-time",
@@ -167,6 +213,10 @@ VERB = Verb(
                 "expected time without it, 5s to 20s; with 0s none is tried, and none of them is used"
             ),
         ),
+        Flag(
+            name="--watch", help="serve a page that shows the run while it goes on, to this machine; prints its address"
+        ),
+        Flag(name="--tensorboard", help="also write event files to RUN/tensorboard, for `tensorboard --logdir runs`"),
         Flag(name="--adapt", help="switch to a smaller plan while this machine is short of memory"),
         Flag(
             name="--share",

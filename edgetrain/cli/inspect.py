@@ -27,9 +27,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         raise UsageError("`edgetrain inspect` needs a model or a recipe", fix=f"like `{VERB.examples[0]}`")
     recipe = recipe_of(source, overrides, needs_data=False)
     with StageProgress(console) as stages:
-        job = resolve_without_data(Job(recipe=recipe, target=load_target(HOST), progress=stages))
-        options = train_options(recipe, job.contribution)
-        found = inspect_model(model_source(recipe), options, stages)
+        job = resolve_without_data(Job(recipe=recipe, target=load_target(HOST), progress=stages, notify=console.warn))
+        options = train_options(job.recipe, job.contribution)
+        found = inspect_model(model_source(job.recipe), options, stages)
     console.data(json.dumps(found, indent=1) + "\n" if console.as_json else to_text(found, names=arguments.parameters))
     return 0
 
@@ -43,11 +43,13 @@ def to_text(found: Mapping[str, Any], *, names: bool) -> str:
         ("model", f"{found['name']}, opset {found['opset']}"),
         *(("input", _tensor(tensor)) for tensor in found["inputs"]),
         *(("output", _tensor(tensor) + mark) for tensor, mark in zip(found["outputs"], _marks(found), strict=True)),
+        *((("classes", ", ".join(names_of)),) if (names_of := found["class_names"]) else ()),
         ("ops", ", ".join(f"{op} {count}" for op, count in found["ops"].items())),
         ("parameters", _count(parameters)),
         ("trained", _count(trained)),
         ("gradients", "every op on the way to a trained parameter has one" if not missing else "MISSING"),
         *(("", line) for line in missing),
+        *(("warning" if i == 0 else "", line) for i, line in enumerate(found.get("warnings", ()))),
         *(("rewrite" if i == 0 else "", line) for i, line in enumerate(found["rewrites"])),
     ]
     text = table(rows, indent=0) + "\n"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgetrain.cli.command import Flag, Verb
+from edgetrain.cli.command import Flag, Verb, to_path
 from edgetrain.cli.console import Console
 from edgetrain.cli.request import (
     BUDGET,
@@ -27,13 +27,16 @@ from edgetrain.cli.request import (
 )
 from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import DataError, UsageError
+from edgetrain.files.regular_file import require_regular
 from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from edgetrain.drawing.scene import Scene
     from edgetrain.pipeline.stages import CompiledJob, PlannedJob
+    from edgetrain.planner.explain import Explanation
     from edgetrain.planner.sweep import SweepPoint
+    from edgetrain.report.page import Page
 
 _INSTANCE_TIME_LIMIT_S = 50.0
 
@@ -76,7 +79,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     )
     points = _sweep(compiled, console) if arguments.sweep else ()
     text = explanation.to_text() + (f"\n{sweep_text(points)}" if points else "")
-    _draw_plan(arguments, planned, points, text, console)
+    _draw_plan(arguments, compiled, planned, explanation, points, text, console)
     if not console.as_json:
         console.data(text)
         return 0
@@ -94,47 +97,64 @@ def _sweep(compiled: CompiledJob, console: Console) -> Sequence[SweepPoint]:
 
 
 def _draw_plan(
-    arguments: argparse.Namespace, planned: PlannedJob, points: Sequence[SweepPoint], text: str, console: Console
+    arguments: argparse.Namespace,
+    compiled: CompiledJob,
+    planned: PlannedJob,
+    explanation: Explanation,
+    points: Sequence[SweepPoint],
+    text: str,
+    console: Console,
 ) -> None:
     if arguments.png is None and arguments.html is None:
         return
-    from edgetrain.planner.memory_timeline import memory_timeline
-    from edgetrain.planner.picture import draw_sweep, draw_timeline
+    graph, plan, job = planned.compiled.graph, planned.plan, planned.job
+    if arguments.html is not None:
+        from edgetrain.report.operations import operations
+        from edgetrain.report.plan_page import plan_page
 
-    graph, plan = planned.compiled.graph, planned.plan
-    title = f"memory of one training step: {graph.name}"
-    scenes = [draw_timeline(memory_timeline(graph, plan), title=title)]
-    if points:
-        scenes.append(draw_sweep(points, budget_bytes=plan.budget.memory_bytes))
-    _write_pictures(arguments, title, scenes, text, console)
+        storage, accumulate = job.device.storage, job.recipe.train.accumulate
+        found = operations(graph, plan, compiled.costs, storage, accumulate=accumulate)
+        _write_page(arguments.html, plan_page(graph, plan, explanation, found, sweep=points, text=text), console)
+    if arguments.png is not None:
+        from edgetrain.planner.memory_timeline import memory_timeline
+        from edgetrain.planner.picture import draw_sweep, draw_timeline
+
+        scenes = [draw_timeline(memory_timeline(graph, plan), title=f"memory of one training step: {graph.name}")]
+        if points:
+            scenes.append(draw_sweep(points, budget_bytes=plan.budget.memory_bytes))
+        _write_picture(arguments.png, scenes, console)
 
 
-def _write_pictures(
-    arguments: argparse.Namespace, title: str, scenes: Sequence[Scene], text: str, console: Console
-) -> None:
-    """Writes the pictures that were asked for."""
-    from edgetrain.drawing.page import to_html
+def _write_page(path: Path, page: Page, console: Console) -> None:
+    from edgetrain.report.page import to_html
+
+    path.write_text(to_html(page), encoding="utf-8")
+    console.say(f"drew {path}")
+
+
+def _write_picture(path: Path, scenes: Sequence[Scene], console: Console) -> None:
     from edgetrain.drawing.raster import to_png
     from edgetrain.drawing.scene import below
 
-    if arguments.html is not None:
-        arguments.html.write_text(to_html(title, scenes, text), encoding="utf-8")
-        console.say(f"drew {arguments.html}")
-    if arguments.png is not None:
-        arguments.png.write_bytes(to_png(functools.reduce(below, scenes)))
-        console.say(f"drew {arguments.png}")
+    path.write_bytes(to_png(functools.reduce(below, scenes)))
+    console.say(f"drew {path}")
 
 
 def _compare(arguments: argparse.Namespace, compiled: CompiledJob, console: Console) -> int:
     from edgetrain.planner.compare import comparison_text
     from edgetrain.planner.comparison_picture import draw_comparison
+    from edgetrain.report.plan_page import solvers_page
 
     rows = []
     for row in compiled.compare():
         console.say(f"{row.solver}: {show_seconds(row.planning_s)}")
         rows.append(row)
-    title = f"one training step by solver: {compiled.graph.name}"
-    _write_pictures(arguments, title, [draw_comparison(rows, title=title)], comparison_text(rows), console)
+    if arguments.html is not None:
+        page = solvers_page(rows, name=compiled.graph.name, text=comparison_text(rows))
+        _write_page(arguments.html, page, console)
+    if arguments.png is not None:
+        title = f"one training step by solver: {compiled.graph.name}"
+        _write_picture(arguments.png, [draw_comparison(rows, title=title)], console)
     as_json = json.dumps([row.to_json() for row in rows], indent=1) + "\n"
     console.data(as_json if console.as_json else comparison_text(rows))
     return 0
@@ -146,6 +166,7 @@ def _solve_instance(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.planner.references.solve_instance import read_instance, solve_instance
 
     path: Path = arguments.instance
+    require_regular(path, DataError)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -186,14 +207,19 @@ VERB = Verb(
         Flag(
             name="--png",
             metavar="FILE",
-            parse=Path,
+            parse=to_path,
             help="draw memory over the step, and the sweep or the comparison; needs `pip install 'edgetrain[plot]'`",
         ),
-        Flag(name="--html", metavar="FILE", parse=Path, help="the same as a web page, with values under the pointer"),
+        Flag(
+            name="--html",
+            metavar="FILE",
+            parse=to_path,
+            help="the same as a web page, with values under the pointer",
+        ),
         Flag(
             name="--instance",
             metavar="FILE",
-            parse=Path,
+            parse=to_path,
             help=(
                 "solve every case of an edgetrain.plan-instance/1 (or, for two devices, placement-instance/1) file "
                 "instead, and print a JSON list"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgetrain import __version__
-from edgetrain.cli.command import Flag
+from edgetrain.cli.command import Flag, to_path
 from edgetrain.cli.console import Console
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity, parse_intensity
 from edgetrain.errors import UsageError
@@ -103,7 +102,7 @@ CO2 = Flag(
     parse=parse_intensity,
     help=f"grams of CO2 for each kWh of your electricity; {WORLD_AVERAGE.g_per_kwh:g} (world average) without it",
 )
-DUMP = Flag(name="--dump", metavar="DIR", parse=Path, help="write the output of every stage there")
+DUMP = Flag(name="--dump", metavar="DIR", parse=to_path, help="write the output of every stage there")
 
 # key=value, where the key is words and dots: a path with a `=` in a folder's name has a `/` before it.
 _OVERRIDE = re.compile(r"[A-Za-z_][\w.\-]*=")
@@ -113,6 +112,8 @@ def split_words(words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """The recipe or model, if one is named, and the overrides. Raises `UsageError` for a second recipe or model."""
     overrides = tuple(word for word in words if _OVERRIDE.match(word))
     sources = [word for word in words if not _OVERRIDE.match(word)]
+    if any(not word.strip() for word in words):
+        raise UsageError("an argument is empty", fix="leave it out, or name a recipe or a model")
     if len(sources) > 1:
         raise UsageError(
             f"`{sources[0]}` and `{sources[1]}` are two models or recipes",

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import edgetrain
-from edgetrain.api import _toml, override_texts
+from edgetrain.api import override_texts
+from edgetrain.api.overrides import toml_text
 from edgetrain.dataset.samples import from_arrays
 from edgetrain.errors import DataError, ModelError, PlanInfeasibleError, UsageError
 
@@ -73,6 +74,47 @@ def test_a_model_in_memory_trains_on_arrays_and_predicts_as_onnx_runtime_does(wo
     assert run.losses[-1] < run.losses[0]
     session = onnxruntime.InferenceSession(str(run.model_path), providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(run.predict(x), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+    again = edgetrain.open_run(run.folder)
+    assert again == run
+    assert again.evaluate((x, y))["accuracy"] == np.mean(
+        [p.label == str(c) for p, c in zip(again.classify(x), y, strict=True)]
+    )
+    np.savetxt("new.csv", x[:3], delimiter=";", header="a;b;c;d;e;f", comments="")
+    by_file, by_array = again.classify(["new.csv", "gone.csv"]), again.classify(x[:3])
+    assert [p.name for p in by_file] == ["new.csv:2", "new.csv:3", "new.csv:4", "gone.csv"]
+    assert [p.label for p in by_file[:3]] == [p.label for p in by_array]
+    assert "there is no file gone.csv" in by_file[3].error
+    with pytest.raises(UsageError, match="data in Python's memory"):
+        again.evaluate()
+
+
+def renamed(model: onnx.ModelProto, names: dict[str, str]) -> onnx.ModelProto:
+    """The model with other names for its tensors."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for named in (*copy.graph.input, *copy.graph.output, *copy.graph.initializer):
+        named.name = names.get(named.name, named.name)
+    for node in copy.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    return copy
+
+
+@pytest.mark.compile
+def test_a_model_whose_names_are_those_of_training_trains_to_the_same_bits(workplace: Path) -> None:
+    x, y = arrays()
+    names = {"x": "train.labels", "y": "train.loss", "w1": "momentum:w2", "b1": "evaluate.train.loss", "b2": "file:b2"}
+    settings: dict[str, Any] = {"train_epochs": 1, "train_optimizer": "sgd", "train_momentum": 0.9}
+    plain = edgetrain.fit(mlp(), (x, y), out="plain", **settings)
+    clashing = edgetrain.fit(renamed(mlp(), names), ({"train.labels": x}, y), out="clashing", **settings)
+    assert clashing.report.parameters_sha256 == plain.report.parameters_sha256
+    assert clashing.losses == plain.losses
+    assert onnx.load(str(clashing.model_path)).graph == renamed(onnx.load(str(plain.model_path)), names).graph
+    assert np.array_equal(clashing.predict({"train.labels": x}), plain.predict(x))
+    assert clashing.evaluate(({"train.labels": x}, y)) == plain.evaluate((x, y))
+    session = onnxruntime.InferenceSession(str(clashing.model_path), providers=["CPUExecutionProvider"])
+    found = session.run(["train.loss"], {"train.labels": x})[0]
+    np.testing.assert_allclose(clashing.predict({"train.labels": x}), found, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.compile
@@ -102,6 +144,9 @@ def test_a_recipe_by_name_brings_its_own_data_and_resumes(workplace: Path) -> No
     again = edgetrain.fit("digits", out="run", resume=True, train_epochs=2, data_limit=256)
     assert again.losses[:7] == first.losses
     assert len(again.losses) == 14
+    opened = edgetrain.open_run("run")
+    assert opened == again
+    assert opened.evaluate() == again.metrics
 
 
 @pytest.mark.compile
@@ -165,13 +210,32 @@ def test_keyword_arguments_are_overrides() -> None:
     assert texts == ("train.learning_rate=0.1", "data.limit=none", 'update.names=["a*"]', 'metric="mse"')
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("data_augment_flip", "data.augment.flip"),
+        ("data_text_length", "data.text.length"),
+        ("data_test_limit", "data.test_limit"),
+        ("data_augment", "data.augment"),
+        ("train_label_smoothing", "train.label_smoothing"),
+    ],
+)
+def test_keys_of_a_table_within_a_section_are_arguments_too(name: str, expected: str) -> None:
+    assert override_texts({name: 1}) == (f"{expected}=1",)
+
+
 _SCALARS = st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 _TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f"))
 
 
 @given(st.recursive(_SCALARS | _TEXT, lambda inner: st.lists(inner) | st.dictionaries(_TEXT, inner), max_leaves=8))
 def test_a_value_reads_back_from_the_toml_it_was_written_as(value: object) -> None:
-    assert tomllib.loads(f"value = {_toml(value)}")["value"] == value
+    assert tomllib.loads(f"value = {toml_text(value)}")["value"] == value
+
+
+def test_a_folder_that_is_no_run_is_not_opened(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is not a run folder"):
+        edgetrain.open_run(tmp_path)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -86,6 +86,10 @@ def test_the_wheel_carries_the_files_that_the_first_command_needs(names: frozens
     } <= names
 
 
+def test_type_checkers_are_told_that_both_packages_have_types(names: frozenset[str]) -> None:
+    assert {"edgetrain/py.typed", "edgetrain_tuner/py.typed"} <= names
+
+
 def test_the_wheel_claims_no_package_but_its_two(names: frozenset[str]) -> None:
     tops = {name.partition("/")[0] for name in names if not name.partition("/")[0].endswith(".dist-info")}
     assert tops == {"edgetrain", "edgetrain_tuner"}

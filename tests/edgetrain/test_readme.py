@@ -31,9 +31,9 @@ PAGES = (
 )
 README = ROOT / "README.md"
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-_RUN = "runs/digits"
+_RUNS = "runs/"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -47,7 +47,7 @@ def commands(page: Path) -> Iterator[tuple[str, ...]]:
             for part in re.split(r"&&|;", line):
                 words = shlex.split(part, comments=True)
                 if words[:1] == ["edgetrain"]:
-                    yield tuple(words[1:])
+                    yield tuple(words[1 : words.index(">") if ">" in words else None])
 
 
 def in_pages() -> list[tuple[str, ...]]:
@@ -80,8 +80,12 @@ def test_a_command_in_the_pages_parses_with_the_verbs_own_flags(command: tuple[s
     overrides = [word for word in arguments.words if "=" in word]
     if verb.name == "budget" and len(names) == 2:
         assert parse_bytes(names.pop()) > 0
+    if verb.name == "recipes" and names[0] in ("copy", "validate"):
+        del names[0]
     for name in names:
-        assert name in (*list_recipes(), "calibrate", "model.onnx", "mine.toml", _RUN), f"nothing is called `{name}`"
+        known = (*list_recipes(), *list_targets(), "calibrate", "model.onnx", "mine.toml", "photo.png", "trained.bin")
+        is_known = name in known or name.startswith((_RUNS, "photos/")) or name in ("houses.csv", "bash")
+        assert is_known, f"nothing is called `{name}`"
     if overrides:
         # A model of one's own starts from the defaults; any recipe knows the same keys.
         load_recipe(names[0] if names and names[0] in list_recipes() else "digits", overrides)
@@ -166,7 +170,7 @@ def test_the_page_has_a_row_for_each_shipped_profile(page: str, names: tuple[str
 
 
 def test_the_recipe_page_lists_every_key() -> None:
-    from edgetrain.recipes import DataSection, ModelSection, TrainSection, UpdateSection
+    from edgetrain.recipes import AugmentSection, DataSection, ModelSection, TrainSection, UpdateSection
 
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     sections: Mapping[str, Any] = {
@@ -181,12 +185,16 @@ def test_the_recipe_page_lists_every_key() -> None:
     cells = [line.split("|")[1] for line in table.splitlines()[2:] if line.startswith("|")]
     listed = {key for cell in cells for key in re.findall(r"`([\w.]+)`", cell)}
     assert listed == known
+    section = text[text.index("## Augmentation") : text.index("## Class weights")]
+    augmentations = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert augmentations == [field.name for field in dataclasses.fields(AugmentSection)]
 
 
 def test_the_recipe_in_the_page_loads(tmp_path: Path) -> None:
-    (text,) = blocks(ROOT / "docs" / "recipes.md", "toml")
-    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    whole, augmentation = blocks(ROOT / "docs" / "recipes.md", "toml")
+    (tmp_path / "mine.toml").write_text(f"{whole}\n{augmentation}", encoding="utf-8")
     recipe = load_recipe(tmp_path / "mine.toml")
+    assert recipe.data.augment.flip == "horizontal"
     assert recipe.update.mode == "head"
     assert recipe.model.source == str(tmp_path / "model.onnx")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgetrain.errors import UsageError
+from edgetrain.errors import DataError, UsageError
 from edgetrain.recipes import Recipe, list_recipes, load_recipe, parse_scalar, recipe_header
 
 EXPECTED = (
@@ -78,8 +79,16 @@ def test_absolute_paths_leave_the_names_of_places_alone(tmp_path: Path, monkeypa
     assert digits.with_absolute_paths() == digits
 
 
+def test_a_recipe_stored_before_parts_were_stratified_means_what_it_did() -> None:
+    stored = json.loads(load_recipe("watch-gestures").to_json())
+    assert stored["data"].pop("stratify") is True
+    assert stored["data"].pop("scale_target") == "auto"
+    found = Recipe.from_json(json.dumps(stored)).data
+    assert (found.stratify, found.scale_target) == (False, "off")
+
+
 def test_json_of_another_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="format"):
+    with pytest.raises(DataError, match="format"):
         Recipe.from_json('{"format": "edgetrain.recipe/0"}')
 
 
@@ -108,6 +117,14 @@ def test_overrides_are_typed_and_the_last_one_wins() -> None:
     assert recipe.train.learning_rate == 3e-4
     assert recipe.train.optimizer == "sgd"
     assert recipe.data.resize == (16, 16)
+
+
+def test_class_weights_are_a_word_or_a_number_for_each_class() -> None:
+    assert load_recipe("digits").train.class_weights == "none"
+    assert load_recipe("digits", ["train.class_weights=balanced"]).train.class_weights == "balanced"
+    recipe = load_recipe("digits", ["train.class_weights=[1, 2.5]"])
+    assert recipe.train.class_weights == (1.0, 2.5)
+    assert Recipe.from_json(recipe.to_json()) == recipe
 
 
 def test_none_takes_an_optional_value_back() -> None:
@@ -154,6 +171,12 @@ def test_all_mistakes_come_in_one_error() -> None:
         (["metric=mse"], "use `accuracy`"),
         (["train.loss=mse"], "use `mse` or `mae`"),
         (["data.mean=[0.1, 0.2]"], "`data.mean` has 2 values"),
+        (["train.loss=mse", "metric=mse", "train.class_weights=balanced"], "cross-entropy alone has them"),
+        (["train.loss=focal", "data.augment.mixup=0.2"], "cannot be mixed"),
+        (["train.class_weights=even"], "one of `none`, `balanced`"),
+        (["train.class_weights=[1, 0]"], "more than 0"),
+        (["data.augment.flip=sideways"], "one of `none`, `horizontal`, `vertical`, `both`"),
+        (["data.augment.rotation=5"], "did you mean"),
         (["model=5"], "expected a table"),
         (["metric.x=5"], "`metric` is a value, not a table"),
     ],

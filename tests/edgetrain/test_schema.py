@@ -22,6 +22,7 @@ class Oven:
     size: tuple[int, ...] = setting((), minimum=1, length=2)
     is_gas: bool = setting(False)
     memory: Bytes = setting(Bytes(8), minimum=0)  # noqa: RUF009
+    heat: str | tuple[float, ...] = setting("even", choices=("even", "top"), above=0)
 
 
 def mistakes_of(**table: object) -> list[str]:
@@ -33,6 +34,13 @@ def mistakes_of(**table: object) -> list[str]:
 
 def test_defaults_fill_what_the_table_leaves_out() -> None:
     assert read_table(Oven, {"name": "a"}, where="", mistakes=[]) == Oven(name="a")
+
+
+@pytest.mark.parametrize(("value", "expected"), [("top", "top"), ([1, 0.5], (1.0, 0.5))])
+def test_a_key_may_be_a_word_or_numbers(value: object, expected: object) -> None:
+    oven = read_table(Oven, {"name": "a", "heat": value}, where="", mistakes=[])
+    assert oven is not None
+    assert oven.heat == expected
 
 
 def test_a_whole_number_is_accepted_where_a_number_is_wanted() -> None:
@@ -58,6 +66,10 @@ def test_a_whole_number_is_accepted_where_a_number_is_wanted() -> None:
         ("size", [1, 0], "1 or more"),
         ("is_gas", 1, "`true` or `false`"),
         ("memory", -1, "0 or more"),
+        ("heat", "bottom", "one of `even`, `top`"),
+        ("heat", [1, 0], "more than 0"),
+        ("heat", [1, "top"], "a word or a list of numbers"),
+        ("heat", 3, "a word or a list of numbers"),
         ("nmae", "x", "did you mean `name`"),
     ],
 )
@@ -95,3 +107,8 @@ def test_no_table_makes_the_reader_fail(table: dict[str, object]) -> None:
 
 def test_an_unknown_word_far_from_all_others_gets_no_suggestion() -> None:
     assert close_to("zzzz", ("jetson", "host")) == ""
+
+
+def test_numbers_that_no_kernel_can_hold_are_refused() -> None:
+    assert "at most 3.4e38" in mistakes_of(name="a", watts=1e300)[0]
+    assert "63 bits" in mistakes_of(name="a", shelves=10**30)[0]

@@ -14,6 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.hints import problems
+
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
 
@@ -28,7 +30,7 @@ def command(command_environment: Mapping[str, str]) -> Command:
     """`command("fit", "digits", cwd=folder)` runs `edgetrain fit digits` there, to its end."""
 
     def run(*words: object, cwd: Path, environment: Mapping[str, str] | None = None) -> Completed:
-        return subprocess.run(
+        done = subprocess.run(
             [*COMMAND, *map(str, words)],
             cwd=cwd,
             env={**command_environment, **(environment or {})},
@@ -36,6 +38,9 @@ def command(command_environment: Mapping[str, str]) -> Command:
             text=True,
             check=False,
         )
+        wrong = problems(done.stderr.partition("\nhint: ")[2])
+        assert not wrong, "\n".join(wrong)
+        return done
 
     return run
 

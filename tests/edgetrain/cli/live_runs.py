@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
 from edgetrain.run.limits.exchange import LIVE
+from edgetrain.run.loop.step_log import LOG
 from tests.edgetrain.cli.conftest import COMMAND, PLANNABLE
 
 _ENDLESS = ("data.limit=256", "train.epochs=1000000", "train.checkpoint_every=5", "train.schedule=constant")
@@ -46,6 +49,13 @@ def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> Non
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def budget_events(run: Path) -> list[dict[str, Any]]:
+    """How the plan of a run changed so far; a line that is being written does not count yet."""
+    lines = (run / LOG).read_text().splitlines(keepends=True)
+    logged = (json.loads(line) for line in lines if line.endswith("\n"))
+    return [line for line in logged if line.get("event") == "budget"]
 
 
 def surviving_header(run: Path) -> Header:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from edgetrain.run.files.checkpoint import NEWEST, read_header
 from tests.edgetrain.cli.conftest import Command
-from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained_bytes, wait_until
+from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, budget_events, running, trained_bytes, wait_until
 
 pytestmark = pytest.mark.compile
 
@@ -63,24 +61,19 @@ def group() -> Iterator[Group]:
     made.folder.rmdir()
 
 
-def events(run: Path) -> list[dict[str, Any]]:
-    lines = (json.loads(line) for line in (run / "log.jsonl").read_text().splitlines())
-    return [line for line in lines if "event" in line]
-
-
 def test_a_control_group_that_runs_short_makes_the_run_smaller_and_changes_no_bit(
     command: Command, command_environment: Mapping[str, str], tmp_path: Path, group: Group
 ) -> None:
     run = tmp_path / "runs" / "digits"
     inside = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group.folder))
     with running(tmp_path, command_environment, "--adapt", before=inside) as process:
-        assert not events(run), "it went down before memory was short"
+        assert not budget_events(run), "it went down before memory was short"
         group.set_limit(_SHORT_BYTES)
-        wait_until(lambda: bool(events(run)), process)
+        wait_until(lambda: bool(budget_events(run)), process)
         process.send_signal(signal.SIGTERM)
         told = process.communicate()[1]
     assert process.returncode == 130, told
-    first = events(run)[0]
+    first = budget_events(run)[0]
     assert first["cause"] == "pressure"
     assert first["to"]["planned_peak_bytes"] < KEEP_ALL_BYTES == first["from"]["planned_peak_bytes"]
     steps = read_header(run / NEWEST).progress.step

@@ -16,7 +16,7 @@ import pytest
 from edgetrain.cli.cache_local import details, listing
 from edgetrain.cli.cache_sharing import summary
 from edgetrain.cli.entry import main
-from edgetrain.locate import schedules_path, teams_dir
+from edgetrain.locate import schedules_path, served_path, teams_dir
 from edgetrain_tuner.cache.levels import SEED_FOLDER, Found, Seed
 from edgetrain_tuner.cache.store import Store
 from edgetrain_tuner.cache.sync import Refused, Transfer
@@ -304,7 +304,11 @@ def test_serve_answers_until_it_is_stopped(tmp_path: Path, capsys: Capture) -> N
     root = Path(__file__).resolve().parents[3]
     paths = os.pathsep.join((str(root), str(root / "tuner"), *filter(None, (os.environ.get("PYTHONPATH"),))))
     process = subprocess.Popen(
-        [sys.executable, "-m", "edgetrain", "cache", "serve", "--port", "0", "--json", "--read-only"],
+        [
+            sys.executable,
+            *["-m", "edgetrain", "cache", "serve", "--port", "0", "--json", "--read-only", "--store"],
+            schedules_path(),
+        ],
         env={**os.environ, "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -320,6 +324,22 @@ def test_serve_answers_until_it_is_stopped(tmp_path: Path, capsys: Capture) -> N
     _, said = process.communicate()
     assert process.returncode == 0
     assert said.splitlines()[-1] == "stopped"
+
+
+def test_a_served_store_is_not_the_one_that_says_what_was_measured_here(tmp_path: Path, capsys: Capture) -> None:
+    assert run("serve", "--store", schedules_path()) == 2
+    assert "add --read-only" in capsys.readouterr().err
+    assert served_path() != schedules_path()
+
+
+def test_an_imported_schedule_is_listed_apart_from_what_was_found_here(capsys: Capture, tmp_path: Path) -> None:
+    stranger = entry(7, measurements=(measurement(machine=1),))
+    (tmp_path / "strange.jsonl").write_text(stranger.text + "\n")
+    assert run("import", tmp_path / "strange.jsonl") == 0
+    capsys.readouterr()
+    levels = {one["id"]: one["level"] for one in answer(capsys, "ls")}
+    assert levels.pop(stranger.id) == "imported"
+    assert set(levels.values()) == {"user"}
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: Capture) -> None:

@@ -22,7 +22,7 @@ def test_a_small_cnn_trains_right(command: Command, source: str, tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     findings = {finding["name"]: finding for finding in report["findings"]}
-    assert list(findings) == ["import", "steps", "gradients", "plan"]
+    assert list(findings) == ["import", "steps", "gradients", "roles", "plan"]
     assert all(finding["is_ok"] for finding in findings.values())
     assert "the same bits as unplanned" in findings["plan"]["text"]
 
@@ -31,10 +31,11 @@ def test_a_small_cnn_trains_right(command: Command, source: str, tmp_path: Path)
 def test_a_users_mlp_trains_right_with_every_loss(command: Command, mlp: Path, loss: str, tmp_path: Path) -> None:
     done = command("check", mlp, f"train.loss={loss}", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.split()[:2] for line in done.stdout.splitlines()[:4]] == [
+    assert [line.split()[:2] for line in done.stdout.splitlines()[:5]] == [
         ["import", "ok"],
         ["steps", "ok"],
         ["gradients", "ok"],
+        ["roles", "ok"],
         ["plan", "ok"],
     ]
     assert done.stdout.endswith("\nmlp trains here\n")

@@ -97,9 +97,23 @@ def test_examples_of_a_verb_are_valid_commands(verb: str) -> None:
     ("words", "told"),
     [
         (["fti"], "no verb `fti` (did you mean `fit`?)"),
+        (["train"], "no verb `train`; did you mean `edgetrain fit`?"),
+        (["Train", "digits", "--budget", "1MB"], "hint: run `edgetrain fit digits --budget 1MB`"),
+        (["train", "--gpu"], "hint: run `edgetrain fit`"),
+        (["evaluate"], "hint: like `edgetrain eval "),
+        (["fit", "--epochs", "3"], "hint: write `train.epochs=3` instead"),
+        (["fit", "--lr=0.1"], "hint: write `train.learning_rate=0.1` instead"),
+        (["fit", "--output-dir", "x"], "hint: write `--out x` instead"),
         (["fit", "--bugdet", "2GB"], "no flag `--bugdet` (did you mean `--budget`"),
         (["fit", "--budget"], "--budget"),
         (["fit", "--budget", "much"], "`much` is not a size"),
+        (["fit", "--budget", "999999999999999999999GB"], "more than any machine has"),
+        (["fit", "--out", ""], "a file or folder is empty"),
+        (["fit", ""], "an argument is empty"),
+        (["plan", "train.batch=" + "[" * 3000], "train.batch"),
+        (["plan", "train.seed=" + "9" * 5000], "train.seed"),
+        (["plan", "train.epsilon=1e300"], "at most 3.4e38"),
+        (["plan", "train.batch=99999999999999999999"], "63 bits"),
         (["fit", "--threads", "0"], "`0` is not a whole number of 1 or more"),
         (["fit", "digits", "fashion-mnist"], "`digits` and `fashion-mnist` are two models or recipes"),
         (["fit", "dgits"], "no recipe `dgits` (did you mean `digits`?)"),
@@ -133,7 +147,9 @@ def test_a_model_without_data_says_so(
     monkeypatch.chdir(tmp_path)
     Path("mine.onnx").write_bytes(b"")
     assert main(["fit", "mine.onnx"]) == 2
-    assert "hint: add data.source=PATH" in capsys.readouterr().err
+    assert (
+        "hint: add `data.source=PATH`, like `edgetrain fit mine.onnx data.source=data.npz`" in capsys.readouterr().err
+    )
 
 
 def test_a_missing_model_exits_5(capsys: pytest.CaptureFixture[str]) -> None:

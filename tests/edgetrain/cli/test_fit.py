@@ -75,6 +75,18 @@ def test_resume_goes_on_with_the_stored_recipe_and_budget(command: Command, copi
     report = report_of(copied_run)
     assert (report["steps"], report["budget_bytes"]) == (14, 1_000_000)
     assert report["recipe"]["data"]["limit"] == 256
+    assert [(session["after_step"], session["steps"]) for session in report["sessions"]] == [(0, 7), (7, 7)]
+    assert report["energy"]["steps"] == 14
+
+
+def test_resuming_a_finished_run_changes_nothing_and_says_how_to_go_on(command: Command, copied_run: Path) -> None:
+    before = {path: path.read_bytes() for path in copied_run.rglob("*") if path.is_file()}
+    done = command("fit", "--resume", "--json", cwd=copied_run.parents[1])
+    assert done.returncode == 0, done.stderr
+    assert {path: path.read_bytes() for path in copied_run.rglob("*") if path.is_file()} == before
+    assert json.loads(done.stdout) == report_of(copied_run)
+    assert "`runs/digits` has finished after 7 steps (finished); nothing was changed" in done.stderr
+    assert "`edgetrain fit --resume --out runs/digits train.epochs=2`" in done.stderr
 
 
 def test_resume_refuses_another_recipe(command: Command, copied_run: Path) -> None:
@@ -111,6 +123,24 @@ def test_a_loss_that_is_no_number_exits_7_and_keeps_the_checkpoint(command: Comm
     assert read_header(copied_run / NEWEST).progress.step == 7
     again = command("fit", "--resume", "train.epochs=2", "train.learning_rate=0.005", cwd=copied_run.parents[1])
     assert again.returncode == 0, again.stderr
+
+
+def test_parameters_that_the_last_update_ruined_are_not_saved(command: Command, tmp_path: Path) -> None:
+    """Inputs this large have gradients above 1: the update overflows, and no loss is computed after it."""
+    words = ("train.steps=1", "train.learning_rate=3e38", "train.schedule=constant", "train.warmup_steps=0")
+    run = tmp_path / "run"
+    done = command("fit", *SHORT, *words, "data.validation=0", "data.mean=[-1000]", "--out", run, cwd=tmp_path)
+    assert done.returncode == 7, done.stderr
+    assert "after the update of step 1 `" in done.stderr
+    assert "holds NaN or infinity" in done.stderr
+    assert not any((run / name).exists() for name in ("model.onnx", "report.json", NEWEST))
+
+
+def test_what_a_killed_run_left_of_its_program_is_swept(command: Command, copied_run: Path) -> None:
+    (copied_run / ".program-killed" / "content").mkdir(parents=True)
+    done = command("fit", "--resume", "train.epochs=2", "-q", cwd=copied_run.parents[1])
+    assert done.returncode == 0, done.stderr
+    assert not list(copied_run.glob(".program-*"))
 
 
 def test_another_target_runs_here_and_says_so(command: Command, tmp_path: Path) -> None:
@@ -180,6 +210,10 @@ def test_a_users_own_model_trains_on_their_own_data(command: Command, mlp: Path,
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["losses"][-1] < 0.5 * report["losses"][0]
+    assert report["evaluated_part"] == "validation"  # which chose the epoch, so nothing here is called a test
+    assert report["validation_accuracy"] == max(v["metrics"]["accuracy"] for v in report["validations"])
+    assert report["kept_epoch"] is not None
+    assert report["kept_because"].startswith("the highest validation accuracy")
     resumed = command("fit", mlp, "--resume", "train.epochs=11", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert "resuming runs/mlp" in resumed.stderr

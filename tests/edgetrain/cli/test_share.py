@@ -7,23 +7,17 @@ import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from edgetrain.run.files.checkpoint import NEWEST, read_header
 from tests.edgetrain.cli.conftest import PLANNABLE, SHORT, Command
-from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, running, trained_bytes, wait_until
+from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, budget_events, running, trained_bytes, wait_until
 
 pytestmark = pytest.mark.compile
 
 LEAST_BYTES = 930_000  # enough for a plan of that recipe with all parameters in memory
 ENOUGH_FOR_TWO = 2 * (LEAST_BYTES + KEEP_ALL_BYTES) // 2
-
-
-def events(run: Path) -> list[dict[str, Any]]:
-    lines = (json.loads(line) for line in (run / "log.jsonl").read_text().splitlines())
-    return [line for line in lines if "event" in line]
 
 
 def test_two_jobs_stay_inside_one_budget_and_the_first_grows_again_when_the_second_is_killed(
@@ -41,11 +35,11 @@ def test_two_jobs_stay_inside_one_budget_and_the_first_grows_again_when_the_seco
             assert pair[0]["measured_peak_bytes"] <= pair[0]["planned_peak_bytes"]
             other.send_signal(signal.SIGKILL)
             other.wait()
-            wait_until(lambda: len(events(first)) == 2, process)
+            wait_until(lambda: len(budget_events(first)) == 2, process)
         process.send_signal(signal.SIGTERM)
         told = process.communicate()[1]
     assert process.returncode == 130, told
-    down, up = events(first)
+    down, up = budget_events(first)
     assert (down["cause"], up["cause"]) == ("share", "share")
     assert down["to"]["planned_peak_bytes"] < KEEP_ALL_BYTES == up["to"]["planned_peak_bytes"]
     steps = read_header(first / NEWEST).progress.step

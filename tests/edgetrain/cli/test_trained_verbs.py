@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, numpy_helper
+from safetensors.numpy import load_file
 
 from edgetrain.dataset.batches import fill_rows
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.load import load_dataset
+from edgetrain.files.build_cache import BuildCache
 from edgetrain.program.artifact import load_artifact
 from edgetrain.recipes import Recipe
 from tests.edgetrain.cli.conftest import Command
@@ -28,11 +33,14 @@ def test_eval_repeats_what_the_report_says(command: Command, short_run: Path, tm
     assert (found["part"], found["samples"]) == ("test", 355)
 
 
-def test_eval_needs_no_compiler(command: Command, short_run: Path, tmp_path: Path) -> None:
+def test_eval_needs_no_compiler(command: Command, short_run: Path, tmp_path: Path, build_cache: BuildCache) -> None:
+    """Of the build cache it needs to know what was built, and nothing that was."""
     empty = tmp_path / "cache"
+    builds = empty / "edgetrain" / "builds"
+    shutil.copytree(build_cache.root / "programs", builds / "programs")
     done = command("eval", short_run, cwd=tmp_path, environment={"XDG_CACHE_HOME": str(empty)})
     assert done.returncode == 0, done.stderr
-    assert not empty.exists()
+    assert [path.name for path in builds.iterdir()] == ["programs"]
 
 
 def test_eval_on_other_data_without_parts_reads_all_of_it(command: Command, short_run: Path, tmp_path: Path) -> None:
@@ -47,7 +55,7 @@ def test_eval_on_other_data_without_parts_reads_all_of_it(command: Command, shor
 
 
 def test_eval_on_data_of_another_shape_is_refused(command: Command, short_run: Path, tmp_path: Path) -> None:
-    np.savez(tmp_path / "wide.npz", x=np.zeros((40, 9, 9), np.uint8), y=np.zeros(40, np.int64))
+    np.savez(tmp_path / "wide.npz", x=np.zeros((40, 9, 9), np.float32), y=np.zeros(40, np.int64))
     done = command("eval", short_run, "--data", "wide.npz", cwd=tmp_path)
     assert done.returncode == 5
 
@@ -77,6 +85,20 @@ def test_onnx_runtime_agrees_with_the_exported_model(command: Command, short_run
     assert loss.mean() == pytest.approx(report["test_loss"], rel=1e-5)
 
 
+def test_exported_weights_are_those_of_the_model_under_its_names(
+    command: Command, short_run: Path, tmp_path: Path
+) -> None:
+    done = command("export", short_run, "--safetensors", "there/trained.safetensors", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "safetensors there/trained.safetensors\n"), done.stderr
+    found = load_file(tmp_path / "there" / "trained.safetensors")
+    model = onnx.load(str(short_run / "model.onnx"))
+    expected = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer if t.data_type == TensorProto.FLOAT}
+    assert {"head.weight", "head.bias"} <= set(found)
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
 def test_an_unfinished_run_has_no_model_to_export(command: Command, copied_run: Path, tmp_path: Path) -> None:
     (copied_run / "model.onnx").unlink()
     done = command("export", copied_run, "--onnx", "trained.onnx", cwd=tmp_path)
@@ -104,6 +126,18 @@ def test_export_never_replaces_a_folder_that_is_no_program(command: Command, sho
     done = command("export", short_run, "--program", precious, cwd=tmp_path)
     assert done.returncode == 2
     assert (precious / "thesis.txt").read_text() == "years of work"
+
+
+def test_export_onto_an_older_export_leaves_the_users_files(command: Command, short_run: Path, tmp_path: Path) -> None:
+    assert command("export", short_run, "--program", "there", cwd=tmp_path).returncode == 0
+    (tmp_path / "there" / "train.c").write_text("mine")
+    assert command("export", short_run, "--program", "there", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "there" / "train.c").read_text() == "mine"
+    (tmp_path / "there" / "driver.c").write_text("changed")
+    done = command("export", short_run, "--program", "there", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "`there/driver.c` is not a file that edgetrain wrote, or was changed since" in done.stderr
+    assert (tmp_path / "there" / "driver.c").read_text() == "changed"
 
 
 def test_the_program_of_another_target_is_built_for_it(command: Command, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,14 +52,10 @@ def test_zig_keeps_its_cache_where_it_is_told(tmp_path: Path) -> None:
     assert set(compiler.environment.values()) == {str(tmp_path)}
 
 
-def test_the_default_zig_cache_is_never_a_directory_others_can_write(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    own = toolchain._default_zig_cache()
-    assert own == toolchain._default_zig_cache()
-    own.chmod(0o777)
-    assert toolchain._default_zig_cache() != own
+def test_without_a_place_zig_keeps_its_cache_with_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiler = find_compiler("aarch64-linux-gnu")
+    assert set(compiler.environment.values()) == {str(tmp_path / "edgetrain" / "zig")}
 
 
 @pytest.mark.parametrize(
