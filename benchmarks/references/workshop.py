@@ -29,8 +29,10 @@ from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.local import LocalEngine
+from edgetrain.run.files.history import read_history
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.settings import TrainSettings
+from edgetrain.run.loop.step_log import LOG
 from edgetrain.run.loop.train import train
 from edgetrain.targets.device import Storage
 from edgetrain.targets.profile import HOST, Target, load_target
@@ -141,13 +143,14 @@ class Workshop:
         program = self.build(compiled, plan or self.plan(compiled))
         with self.engine(program, threads=threads) as engine, tempfile.TemporaryDirectory(dir=self.root) as out:
             initial = parameters_of(engine, program)
-            outcome = train(
+            train(
                 engine,
                 FixedBatches(batches),
                 settings_of(compiled, options, learning_rate),
                 out=Path(out),
             )
-            return Trained(losses=outcome.progress.losses, initial=initial, final=parameters_of(engine, program))
+            losses = read_history(Path(out) / LOG).losses
+            return Trained(losses=losses, initial=initial, final=parameters_of(engine, program))
 
     def train_model(
         self, proto: Any, batches: Sequence[Batch], options: TrainOptions, *, learning_rate: float
