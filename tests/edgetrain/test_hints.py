@@ -14,7 +14,8 @@ from tests.hints import problems
 PACKAGE = Path(edgetrain.__file__).parent
 
 
-_LIKELY = {"verb.name": "fit", "prog": "edgetrain fit", "show_bytes": "2kB", "least + 1": "3"}  # what an expression puts in
+# What an expression puts in.
+_LIKELY = {"verb.name": "fit", "prog": "edgetrain fit", "show_bytes": "2kB", "least + 1": "3"}
 
 
 def likely(node: ast.expr) -> str:
