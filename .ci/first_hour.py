@@ -324,7 +324,7 @@ cells = [
     "x = np.random.default_rng(0).random((64, 1, 8, 8), dtype=np.float32); y = np.arange(64) % 10",
     "run = edgetrain.fit('digits', (x, y), train_epochs=1, out='runs/notebook')",
     "run",
-    "edgetrain.plan('digits', budget='700kB')",
+    "edgetrain.plan('digits', budget='1MB')",
 ]
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
 NotebookClient(notebook, timeout=300, kernel_name="python3").execute()

@@ -38,9 +38,10 @@ from edgetrain.graph.ir import LEARNING_RATE, STEP
 from edgetrain.graph.options import OptimizerOptions, TrainOptions
 from edgetrain.locate import user_cache_dir
 from edgetrain.model.zoo import small_cnn
-from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
+from edgetrain.program.process_memory import planned_process_bytes
+from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.loop.warm_up import warm_up_mathematics
-from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
 
 ROUNDS = 12
 CLASSES = 10
@@ -118,13 +119,11 @@ def measure_growth(name: str, budget: int | None) -> dict[str, Any]:
             engine.tensor(LEARNING_RATE).fill(1e-4)
             for _ in range(3):
                 engine.call(STEP)
-            after = peak_resident_bytes()
-            known = can_reset and before is not None and after is not None
             return {
                 "planned_peak_bytes": program.manifest.planned_peak_bytes,
                 "planned_process_bytes": planned_process,
                 "measured_peak_bytes": engine.measured_peak_bytes(),
-                "process_growth_bytes": after - before if known and after and before else None,
+                "process_growth_bytes": grown_bytes(before) if can_reset else None,
             }
 
 

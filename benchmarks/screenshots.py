@@ -45,11 +45,11 @@ PICTURES = (
     Picture(name="plan", page="plan.html", height=1180),
 )
 COMMANDS = (
-    ("fit", "--budget", "800kB", "--out", "runs/digits"),
-    ("fit", "--budget", "700kB", "--out", "runs/digits-small"),
+    ("fit", "--budget", "1.1MB", "--out", "runs/digits"),
+    ("fit", "--budget", "1MB", "--out", "runs/digits-small"),
     ("fit", "train.learning_rate=0.001", "train.epochs=6", "--out", "runs/digits-slow"),
     ("compare", "runs/digits", "runs/digits-small", "runs/digits-slow", "--out", "compare.html"),
-    ("plan", "digits", "model.source=zoo:digits-cnn-bn", "--budget", "900kB", "--sweep", "--html", "plan.html"),
+    ("plan", "digits", "model.source=zoo:digits-cnn-bn", "--budget", "1.2MB", "--sweep", "--html", "plan.html"),
 )
 
 

@@ -52,7 +52,7 @@ from edgetrain.graph.ir import LOSS
 from edgetrain.planner.plan import Plan
 from edgetrain.run.engines.engine import scalar
 from edgetrain.run.engines.local import LocalEngine
-from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
 
 PEERS = ("torch", "torch-compile", "jax", "ort")
 LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step
@@ -279,8 +279,8 @@ def grow(name: str, threads: int, budget_bytes: int | None = None) -> dict[str, 
             step = _our_step(engine)
             for _ in range(_MEMORY_STEPS):
                 step()
-        after = peak_resident_bytes()
-    return {"bytes": after - before if can_reset and after is not None and before is not None else None}
+            grown = grown_bytes(before) if can_reset else None
+    return {"bytes": grown}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,10 +7,11 @@ import dataclasses
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError, WayOut
 from edgetrain.graph import ir as graph_ir
-from edgetrain.pipeline.job import Job, effective_budget, say_nothing
+from edgetrain.pipeline.job import Job, effective_budget, say_nothing, threads_of
 from edgetrain.pipeline.stages import CompiledJob, PlannedJob, compile_job
 from edgetrain.planner.make_plan import CostsByFunction
 from edgetrain.planner.ways_out import Variant, find_ways_out
+from edgetrain.program.process_memory import program_memory
 from edgetrain.progress import silent
 
 
@@ -45,5 +46,6 @@ def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
         device_bytes=job.device.memory_bytes,
         solver=job.solver,
         storage=job.device.storage,
+        beside=lambda graph: program_memory(graph, job.device, threads_of(job)),
         progress=job.progress or silent,
     )

@@ -91,6 +91,11 @@ def effective_budget(job: Job) -> Budget:
     return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
 
 
+def threads_of(job: Job) -> int:
+    """How many threads the plan leaves stacks for: those of the device, or of this host where it runs here."""
+    return job.threads or max(job.device.codegen.cores, load_target(HOST).device.codegen.cores)
+
+
 def planning_options(job: Job) -> SolverOptions:
     """What the job says about planning. Governed, a run takes what there is: it gives back when asked."""
     return dataclasses.replace(job.planning, allowed_slowdown=0.0) if job.is_governed else job.planning

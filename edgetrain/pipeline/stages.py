@@ -10,6 +10,7 @@ TVM is used by the first, in another process.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,14 +23,23 @@ from edgetrain.errors import DeviceError
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.ir import STEP
 from edgetrain.graph.update_report import UpdateReport, update_report
-from edgetrain.pipeline.job import Job, compile_request, costs_of, effective_budget, planning_options, trial_terms
+from edgetrain.pipeline.job import (
+    Job,
+    compile_request,
+    costs_of,
+    effective_budget,
+    planning_options,
+    threads_of,
+    trial_terms,
+)
 from edgetrain.planner import dump as plan_dump
 from edgetrain.planner.compare import Comparison, compare_solvers
 from edgetrain.planner.make_plan import CostsByFunction, make_plan, smallest_budget, smallest_plan, try_plan
-from edgetrain.planner.plan import Plan
+from edgetrain.planner.plan import Plan, ProgramMemory
 from edgetrain.planner.sweep import SweepPoint, sweep
 from edgetrain.program.artifact import Artifact
 from edgetrain.program.build import build_program
+from edgetrain.program.process_memory import needed_bytes, program_memory
 from edgetrain.progress import silent
 from edgetrain.run.files.report import RunReport
 from edgetrain.run.limits.ladder import Ladder, Rung, ladder_budgets
@@ -57,6 +67,7 @@ class CompiledJob:
 
     job: Job
     compiled: Compiled
+    larger_by: int = 0  # bytes that a linked library of these kernels was found to need beyond the estimate
 
     def asking(self, **changes: Any) -> CompiledJob:
         """The same kernels for a job that asks the planner for something else: another budget, another solver."""
@@ -70,6 +81,11 @@ class CompiledJob:
     def costs(self) -> CostsByFunction:
         return costs_of(self.job, self.graph)
 
+    @property
+    def beside(self) -> ProgramMemory:
+        """What the process needs beside the arena."""
+        return program_memory(self.graph, self.job.device, threads_of(self.job), larger_by=self.larger_by)
+
     def plan(self) -> PlannedJob:
         """Which activations are kept, recomputed or paged, and where everything lies. Raises `PlanInfeasibleError`."""
         job = self.job
@@ -80,9 +96,10 @@ class CompiledJob:
             solver=job.solver,
             storage=job.device.storage,
             options=planning_options(job),
+            beside=self.beside,
             progress=job.progress or silent,
         )
-        return PlannedJob(job=job, compiled=self.compiled, plan=plan)
+        return PlannedJob(job=job, compiled=self.compiled, plan=plan, larger_by=self.larger_by)
 
     def smallest_bytes(self) -> Bytes:
         """The smallest budget that works."""
@@ -92,6 +109,7 @@ class CompiledJob:
             self.costs,
             solver=job.solver,
             storage=job.device.storage,
+            beside=self.beside,
             progress=job.progress or silent,
         )
 
@@ -99,26 +117,54 @@ class CompiledJob:
         """Every solver's answer to the same question."""
         job = self.job
         return compare_solvers(
-            self.graph, effective_budget(job), self.costs, storage=job.device.storage, options=job.planning
+            self.graph,
+            effective_budget(job),
+            self.costs,
+            storage=job.device.storage,
+            options=job.planning,
+            beside=self.beside,
         )
 
     def sweep(self) -> Iterator[SweepPoint]:
         """What a step costs over the memory budget, smallest first."""
         job = self.job
-        return sweep(self.graph, self.costs, solver=job.solver, storage=job.device.storage, options=job.planning)
+        return sweep(
+            self.graph,
+            self.costs,
+            solver=job.solver,
+            storage=job.device.storage,
+            options=job.planning,
+            beside=self.beside,
+        )
 
     def ladder(self) -> Ladder:
         """Plans from the smallest that works to the one that keeps everything, each linked. Raises as `plan`."""
         job, budget, costs = self.job, effective_budget(self.job), self.costs
-        storage, options = job.device.storage, job.planning
-        least = smallest_plan(self.graph, budget, costs, solver=job.solver, storage=storage, options=options)
+        plan_of = functools.partial(
+            try_plan,
+            self.graph,
+            costs=costs,
+            solver=job.solver,
+            storage=job.device.storage,
+            options=job.planning,
+            beside=self.beside,
+        )
+        least = smallest_plan(
+            self.graph,
+            budget,
+            costs,
+            solver=job.solver,
+            storage=job.device.storage,
+            options=job.planning,
+            beside=self.beside,
+        )
         plans = [least]
-        for memory_bytes in ladder_budgets(least.peak_bytes, least.keep_all_bytes or least.peak_bytes)[1:]:
-            wanted = dataclasses.replace(budget, memory_bytes=Bytes(memory_bytes))
-            plan = try_plan(self.graph, wanted, costs, solver=job.solver, storage=storage, options=options)
+        most_bytes = (least.keep_all_bytes or least.peak_bytes) + self.beside.resident_bytes
+        for memory_bytes in ladder_budgets(least.needed_bytes, most_bytes)[1:]:
+            plan = plan_of(dataclasses.replace(budget, memory_bytes=Bytes(memory_bytes)))
             plans += [plan] if plan is not None else []
         ladder = Ladder.of(PlannedJob(job=job, compiled=self.compiled, plan=plan).rung() for plan in plans)
-        sizes = ", ".join(show_bytes(rung.planned_peak_bytes) for rung in ladder.rungs)
+        sizes = ", ".join(show_bytes(rung.needed_bytes) for rung in ladder.rungs)
         job.inform(f"plans that the run can switch to: {sizes}")
         return ladder
 
@@ -135,6 +181,7 @@ class PlannedJob:
     job: Job
     compiled: Compiled
     plan: Plan
+    larger_by: int = 0
 
     def build(self) -> BuiltJob:
         """The program that runs here; for another target also the one that runs there, from the same plan."""
@@ -142,7 +189,19 @@ class PlannedJob:
         if not job.target.is_host:
             self._build_for_target()
         program = build_program(self.compiled, self.plan, load_target(HOST).device, cache=job.cache)
+        excess_bytes = self._excess_bytes(program)
+        if excess_bytes > 0:
+            job.inform(f"the program is {show_bytes(excess_bytes)} larger than planned; planning again")
+            compiled = CompiledJob(job=job, compiled=self.compiled, larger_by=self.larger_by + excess_bytes)
+            return compiled.plan().build()
         return BuiltJob(job=job, compiled=self.compiled, plan=self.plan, program=program)
+
+    def _excess_bytes(self, program: Artifact) -> int:
+        """By how much the linked program would exceed the budget. Code in flash does not count."""
+        budget_bytes = self.plan.budget.memory_bytes
+        if budget_bytes is None or not self.plan.beside_bytes:
+            return 0
+        return needed_bytes(program, threads_of(self.job)) - budget_bytes
 
     def _build_for_target(self) -> None:
         job, name = self.job, self.job.target.name
@@ -157,7 +216,8 @@ class PlannedJob:
 
     def rung(self) -> Rung:
         """The plan as a program that a run of the same kernels can switch to. It only links: TVM has done its part."""
-        return Rung.of(build_program(self.compiled, self.plan, load_target(HOST).device, cache=self.job.cache))
+        program = build_program(self.compiled, self.plan, load_target(HOST).device, cache=self.job.cache)
+        return Rung.of(program, beside_bytes=self.plan.beside_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)

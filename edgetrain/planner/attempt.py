@@ -12,7 +12,16 @@ from edgetrain.graph.ir import STEP, TrainGraph
 from edgetrain.graph.persistent import ALIGNMENT_BYTES, PersistentLayout, align, layout_persistent
 from edgetrain.planner.arena import MAX_REPACKS, pack, shift
 from edgetrain.planner.known_solvers import SOLVERS
-from edgetrain.planner.plan import PAGE_BYTES, Budget, FunctionPlan, Plan, Replay, Step
+from edgetrain.planner.plan import (
+    PAGE_BYTES,
+    Budget,
+    FunctionPlan,
+    Plan,
+    ProgramMemory,
+    Replay,
+    Step,
+    paged_tensors,
+)
 from edgetrain.planner.solvers.answer import gap_of
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.planner.solvers.question import Question
@@ -49,6 +58,7 @@ class Inputs:
     stored: frozenset[str]
     layout: PersistentLayout  # of what is not stored
     options: SolverOptions
+    beside: ProgramMemory
     progress: ReportProgress
     ends_s: float  # of `time.monotonic`: when planning should be over
     kept: Mapping[str, Solved]  # every function with nothing recomputed, paged or stored: nothing is cheaper
@@ -80,15 +90,32 @@ def main_function(graph: TrainGraph) -> str:
 
 def attempt(inputs: Inputs, budget: Budget) -> Plan | None:
     """A plan that fits the memory, or None: every function solved, and packed behind what stays in memory."""
+    if budget.memory_bytes is None:
+        return assemble(inputs, budget, inputs.kept)
+    for paged in (False, True):  # with room for the pager only where there is nothing without it
+        arena_bytes = budget.memory_bytes - inputs.beside.of(paged=paged)
+        solved = _solve_all(inputs, arena_bytes)
+        plan = assemble(inputs, budget, solved) if solved is not None else None
+        if plan is None or plan.needed_bytes <= budget.memory_bytes:
+            return plan
+    return None
+
+
+def _solve_all(inputs: Inputs, arena_bytes: int) -> Mapping[str, Solved] | None:
     solved = dict(inputs.kept)
-    if budget.memory_bytes is not None:
-        larger = {f: a for f, a in inputs.kept.items() if inputs.stored or a.arena_bytes > budget.memory_bytes}
-        for function, time_limit_s in _time_limits(inputs, tuple(larger)):
-            answer = _fit(inputs, function, budget.memory_bytes, time_limit_s=time_limit_s)
-            if answer is None:
-                return None
-            solved[function] = answer
-    return assemble(inputs, budget, solved)
+    larger = {f: a for f, a in inputs.kept.items() if inputs.stored or a.arena_bytes > arena_bytes}
+    for function, time_limit_s in _time_limits(inputs, tuple(larger)):
+        answer = _fit(inputs, function, arena_bytes, time_limit_s=time_limit_s)
+        if answer is None:
+            return None
+        solved[function] = answer
+    return solved
+
+
+def beside_bytes(inputs: Inputs, solved: Mapping[str, Solved]) -> int:
+    """What the process needs beside the arena of these plans."""
+    any_paged = any(paged_tensors(answer.plan.steps) for answer in solved.values())
+    return inputs.beside.of(paged=any_paged or bool(inputs.stored))
 
 
 def assemble(inputs: Inputs, budget: Budget, solved: Mapping[str, Solved]) -> Plan:
@@ -105,6 +132,7 @@ def assemble(inputs: Inputs, budget: Budget, solved: Mapping[str, Solved]) -> Pl
         stored=tuple(sorted(inputs.stored)),
         gap=solved[main].gap,
         peak_bytes=max(answer.arena_bytes for answer in solved.values()),
+        beside_bytes=beside_bytes(inputs, solved),
         lower_bound_bytes=max(answer.lower_bound_bytes for answer in solved.values()),
         seconds=solved[main].found.seconds,
         joules=solved[main].found.joules,
@@ -122,9 +150,9 @@ def _time_limits(inputs: Inputs, functions: Sequence[str]) -> Iterator[tuple[str
         yield function, inputs.left_s * sizes[function] / rest
 
 
-def _fit(inputs: Inputs, function: str, memory_bytes: int, *, time_limit_s: float) -> Solved | None:
+def _fit(inputs: Inputs, function: str, arena_bytes: int, *, time_limit_s: float) -> Solved | None:
     """Solves and packs until the packed arena fits; each time fragmentation spoils it, with a tighter limit."""
-    available_bytes = memory_bytes - inputs.layout.nbytes
+    available_bytes = arena_bytes - inputs.layout.nbytes
     limit_bytes = available_bytes
     bound = inputs.question(function, None).least_cost
     ends_s = time.monotonic() + time_limit_s
@@ -139,7 +167,7 @@ def _fit(inputs: Inputs, function: str, memory_bytes: int, *, time_limit_s: floa
             # A tighter limit's bound says nothing about this one, nor that of one choice of what to store about others.
             bound = max(bound, answer.bound)
         solved = pack_function(inputs, function, answer.steps, enough_bytes=available_bytes)
-        excess_bytes = solved.arena_bytes - memory_bytes
+        excess_bytes = solved.arena_bytes - arena_bytes
         if excess_bytes <= 0:
             return replace(solved, gap=gap_of(answer.cost, bound))
         limit_bytes -= max(excess_bytes, int(_LEAST_TIGHTENING_SHARE * available_bytes), ALIGNMENT_BYTES)
@@ -177,6 +205,7 @@ def make_inputs(
     storage: Storage | None,
     options: SolverOptions | None,
     progress: ReportProgress,
+    beside: ProgramMemory,
 ) -> Inputs:
     """Raises `UsageError` for an unknown solver."""
     if solver not in SOLVERS:
@@ -198,6 +227,7 @@ def make_inputs(
         stored=frozenset(),
         layout=layout,
         options=options,
+        beside=beside,
         progress=progress,
         ends_s=ends_s,
         kept=kept,

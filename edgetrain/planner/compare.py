@@ -11,7 +11,7 @@ from edgetrain.errors import UsageError
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.make_plan import CostsByFunction, try_plan
-from edgetrain.planner.plan import Budget
+from edgetrain.planner.plan import NO_PROGRAM, Budget, ProgramMemory
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.targets.device import Storage
 from edgetrain.units import show_bytes, show_joules, show_seconds
@@ -41,6 +41,7 @@ def compare_solvers(
     *,
     storage: Storage | None,
     options: SolverOptions,
+    beside: ProgramMemory = NO_PROGRAM,
     solvers: Sequence[str] = tuple(SOLVERS),
 ) -> Iterator[Comparison]:
     """Each solver's answer, as it comes."""
@@ -48,7 +49,7 @@ def compare_solvers(
         started = time.monotonic()
         why = "nothing that it finds fits"
         try:
-            plan = try_plan(graph, budget, costs, solver=solver, storage=storage, options=options)
+            plan = try_plan(graph, budget, costs, solver=solver, storage=storage, options=options, beside=beside)
         except UsageError as error:  # a formulation that does not take graphs of this size
             plan, why = None, error.what
         planning_s = time.monotonic() - started

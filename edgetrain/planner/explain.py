@@ -47,6 +47,7 @@ class Explanation:
 
     fits: bool
     peak_bytes: int
+    beside_bytes: int  # code, stacks and buffers, which the budget has to hold as well
     budget_bytes: int | None
     fragmentation_bytes: int
     bytes_by_label: Mapping[str, int]
@@ -91,9 +92,10 @@ class Explanation:
         if self.budget_bytes is None:
             return (f"peak {show_bytes_both(self.peak_bytes)}, no memory budget",)
         word = "fits" if self.fits else "DOES NOT FIT"
-        share = self.peak_bytes / max(1, self.budget_bytes)
+        share = (self.peak_bytes + self.beside_bytes) / max(1, self.budget_bytes)
         budget = show_bytes_both(self.budget_bytes)
-        return (f"{word}: peak {show_bytes_both(self.peak_bytes)} of {budget}, {share:.1%}",)
+        program = f" and {show_bytes(self.beside_bytes)} for the program," if self.beside_bytes else ""
+        return (f"{word}: peak {show_bytes_both(self.peak_bytes)}{program} of {budget}: {share:.1%}",)
 
     def _memory(self) -> tuple[str, ...]:
         rows = {label: size for label, size in self.bytes_by_label.items() if size}
@@ -178,8 +180,9 @@ def explain(
     biggest = dict(sorted(named.items(), key=lambda item: (-item[1], item[0]))[:_BIGGEST])
     makers = {name: op.source or op.name for op in graph.functions[function] for name in op.writes}
     return Explanation(
-        fits=budget_bytes is None or plan.peak_bytes <= budget_bytes,
+        fits=budget_bytes is None or plan.needed_bytes <= budget_bytes,
         peak_bytes=plan.peak_bytes,
+        beside_bytes=plan.beside_bytes,
         budget_bytes=budget_bytes,
         fragmentation_bytes=plan.peak_bytes - sum(by_label.values()),
         bytes_by_label=by_label,

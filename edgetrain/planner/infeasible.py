@@ -17,6 +17,8 @@ def does_not_fit(graph: TrainGraph, memory_bytes: Bytes, smallest: Plan) -> Plan
     if asked == least:  # rounded to the same digits: only the bytes tell them apart
         asked, least = f"{memory_bytes}B", f"{smallest.budget.memory_bytes}B"
     why = _who_holds_what(explain(graph, smallest))
+    if smallest.beside_bytes:
+        why += f"; the program needs {show_bytes(smallest.beside_bytes)} beside that: code, stacks, buffers"
     if smallest.stored:
         why += f"; {len(smallest.stored)} parameters and states are in storage between their uses already"
     error = PlanInfeasibleError(

@@ -16,13 +16,14 @@ from edgetrain.planner.attempt import (
     Solved,
     assemble,
     attempt,
+    beside_bytes,
     main_function,
     make_inputs,
     pack_function,
 )
 from edgetrain.planner.infeasible import broken_limits, check_limits, does_not_fit
 from edgetrain.planner.known_solvers import FLOORS, STAND_INS, sketches
-from edgetrain.planner.plan import Budget, Plan
+from edgetrain.planner.plan import NO_PROGRAM, Budget, Plan, ProgramMemory
 from edgetrain.planner.solvers import OUR_SOLVERS
 from edgetrain.planner.solvers.answer import gap_of
 from edgetrain.planner.solvers.options import SolverOptions
@@ -58,6 +59,7 @@ def make_plan(
     solver: str = "greedy",
     storage: Storage | None = None,
     options: SolverOptions | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
     progress: ReportProgress = silent,
 ) -> Plan:
     """Plans every function of the graph into one arena that fits the budget.
@@ -69,12 +71,12 @@ def make_plan(
     Raises `PlanInfeasibleError` with the smallest budget that works, tried before it is named; `UsageError` for an
     unknown solver.
     """
-    inputs = make_inputs(graph, costs, solver, storage, options, progress)
+    inputs = make_inputs(graph, costs, solver, storage, options, progress, beside)
     plan = _attempt_limited(inputs, budget)
     if plan is None:
         assert budget.memory_bytes is not None  # without a limit every attempt succeeds
         smallest = _smallest_plan(inputs, budget)
-        if smallest.peak_bytes > budget.memory_bytes:
+        if smallest.needed_bytes > budget.memory_bytes:
             raise does_not_fit(graph, budget.memory_bytes, smallest)
         plan = replace(smallest, budget=budget)  # a tighter limit happened to pack where this one did not
     check_limits(plan)
@@ -91,21 +93,27 @@ def try_plan(
     solver: str = "greedy",
     storage: Storage | None = None,
     options: SolverOptions | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
     progress: ReportProgress = silent,
 ) -> Plan | None:
     """`make_plan` without the search for the smallest budget: None where the solver finds nothing that fits.
 
     Raises `UsageError` for an unknown solver, or for a graph that the solver does not take.
     """
-    return _attempt_limited(make_inputs(graph, costs, solver, storage, options, progress), budget)
+    return _attempt_limited(make_inputs(graph, costs, solver, storage, options, progress, beside), budget)
 
 
 def least_bytes(
-    graph: TrainGraph, costs: CostsByFunction, *, solver: str = "greedy", storage: Storage | None = None
+    graph: TrainGraph,
+    costs: CostsByFunction,
+    *,
+    solver: str = "greedy",
+    storage: Storage | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
 ) -> int:
     """What the solver could hold at best with every parameter in memory, fragmentation left out."""
-    inputs = make_inputs(graph, costs, solver, storage, None, silent)
-    return inputs.layout.nbytes + max(_floors(inputs).values())
+    inputs = make_inputs(graph, costs, solver, storage, None, silent, beside)
+    return inputs.beside.resident_bytes + inputs.layout.nbytes + max(_floors(inputs).values())
 
 
 def is_plannable(
@@ -115,11 +123,12 @@ def is_plannable(
     *,
     solver: str = "greedy",
     storage: Storage | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
 ) -> bool:
     """Whether `make_plan` has a plan for that much memory, without making a good one."""
-    inputs = make_inputs(graph, costs, solver, storage, None, silent)
-    inputs, found = _lowest(inputs, enough_bytes=memory_bytes)
-    return all(solved.arena_bytes <= memory_bytes for solved in found.values())
+    inputs = make_inputs(graph, costs, solver, storage, None, silent, beside)
+    inputs, found = _lowest(inputs, enough_bytes=memory_bytes - beside.of(paged=True))
+    return _needed_bytes(inputs, found) <= memory_bytes
 
 
 def smallest_budget(
@@ -128,11 +137,12 @@ def smallest_budget(
     *,
     solver: str = "greedy",
     storage: Storage | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
     progress: ReportProgress = silent,
 ) -> Bytes:
     """The budget of `smallest_plan`, without its plan."""
-    _, found = _lowest(make_inputs(graph, costs, solver, storage, None, progress))
-    return _shown_bytes(found)
+    inputs, found = _lowest(make_inputs(graph, costs, solver, storage, None, progress, beside))
+    return _shown_bytes(inputs, found)
 
 
 def smallest_plan(
@@ -143,12 +153,13 @@ def smallest_plan(
     solver: str = "greedy",
     storage: Storage | None = None,
     options: SolverOptions | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
 ) -> Plan:
     """The plan for the smallest memory that the solver is known to hold, with that as its budget.
 
     Time and energy of `budget` are not looked at. Raises `UsageError` for an unknown solver.
     """
-    return _smallest_plan(make_inputs(graph, costs, solver, storage, options, silent), budget)
+    return _smallest_plan(make_inputs(graph, costs, solver, storage, options, silent, beside), budget)
 
 
 def _attempt_limited(inputs: Inputs, budget: Budget) -> Plan | None:
@@ -229,7 +240,9 @@ def _is_promising(inputs: Inputs, budget: Budget) -> bool:
     """False where nothing holds the training function's limit, even without fragmentation: known before a plan is."""
     if budget.memory_bytes is None:
         return True
-    question = inputs.question(main_function(inputs.graph), budget.memory_bytes - inputs.layout.nbytes)
+    question = inputs.question(
+        main_function(inputs.graph), budget.memory_bytes - inputs.beside.resident_bytes - inputs.layout.nbytes
+    )
     return question.fits(question.everything) or next(sketches(inputs.solver, question), None) is not None
 
 
@@ -249,14 +262,19 @@ def _smallest_plan(inputs: Inputs, budget: Budget) -> Plan:
     Only for the budget that `_lowest` comes to a good plan is looked for.
     """
     inputs, lowest = _lowest(inputs)
-    sketch = assemble(inputs, replace(budget, memory_bytes=_shown_bytes(lowest)), lowest)
+    sketch = assemble(inputs, replace(budget, memory_bytes=_shown_bytes(inputs, lowest)), lowest)
     better = attempt(replace(inputs, solve=STAND_INS.get(inputs.solver, inputs.solve)), sketch.budget)
     return sketch if better is None or better.seconds > sketch.seconds else better
 
 
-def _shown_bytes(lowest: Mapping[str, Solved]) -> Bytes:
+def _needed_bytes(inputs: Inputs, solved: Mapping[str, Solved]) -> int:
+    """The arena of all of them, and what the process needs beside it."""
+    return beside_bytes(inputs, solved) + max(answer.arena_bytes for answer in solved.values())
+
+
+def _shown_bytes(inputs: Inputs, lowest: Mapping[str, Solved]) -> Bytes:
     """The number that a person would read, which is rounded up to a few digits."""
-    return parse_bytes(show_bytes_up(max(solved.arena_bytes for solved in lowest.values())))
+    return parse_bytes(show_bytes_up(_needed_bytes(inputs, lowest)))
 
 
 def _lowest(inputs: Inputs, *, enough_bytes: int = 0) -> tuple[Inputs, Mapping[str, Solved]]:

@@ -12,8 +12,9 @@ from edgetrain.planner.explain import PERSISTENT_LABELS, replay_bytes, temporary
 from edgetrain.planner.plan import Compute, Free, FunctionPlan, PageIn, PageOut, Plan, Stay
 
 PAGE_BUFFERS = "page buffers"
+PROGRAM = "program"  # code, stacks and buffers beside the arena
 # From the bottom of the picture up: what never changes first.
-LAYERS = (*PERSISTENT_LABELS.values(), "activations", "gradients", "scratch", PAGE_BUFFERS)
+LAYERS = (PROGRAM, *PERSISTENT_LABELS.values(), "activations", "gradients", "scratch", PAGE_BUFFERS)
 
 Kind = Literal["compute", "recompute", "page out", "page in"]
 
@@ -43,7 +44,7 @@ class MemoryTimeline:
 
     moments: tuple[Moment, ...]
     peak: int  # index of the fullest moment
-    arena_bytes: int  # with fragmentation
+    needed_bytes: int  # with fragmentation
     budget_bytes: int | None
 
 
@@ -55,14 +56,14 @@ def memory_timeline(graph: TrainGraph, plan: Plan) -> MemoryTimeline:
     return MemoryTimeline(
         moments=tuple(shown),
         peak=max(range(len(shown)), key=lambda index: shown[index].nbytes, default=0),
-        arena_bytes=plan.peak_bytes,
+        needed_bytes=plan.needed_bytes,
         budget_bytes=plan.budget.memory_bytes,
     )
 
 
 def _moments(graph: TrainGraph, plan: Plan, function_plan: FunctionPlan) -> list[Moment]:
     held = _bytes_by_step(graph, function_plan, replay_bytes(graph, function_plan).stays)
-    always = dict.fromkeys(LAYERS, 0)
+    always = dict.fromkeys(LAYERS, 0) | {PROGRAM: plan.beside_bytes}
     for tensor in graph.persistent:
         if tensor.name not in plan.stored:
             always[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)

@@ -16,6 +16,7 @@ _LEFT, _RIGHT = 72, 20
 _GREY, _GRID, _BUDGET = "#555555", "#dddddd", "#c0262d"
 # Quiet colours for what never changes, told apart in grey too; the loud ones are what a plan can do something about.
 _COLORS: Mapping[str, str] = {
+    "program": "#3a4350",
     "parameters": "#5b6b7f",
     "state": "#8795a6",
     "constants": "#b3bdc9",
@@ -42,7 +43,7 @@ _TIME, _ENERGY = "#1f6fb4", "#d9730d"
 def draw_timeline(timeline: MemoryTimeline, *, title: str) -> Scene:
     """Memory stacked by holder over kernel calls and transfers; the budget, the peak, and what is done twice."""
     moments = timeline.moments
-    budget, peak_bytes = timeline.budget_bytes, timeline.arena_bytes
+    budget, peak_bytes = timeline.budget_bytes, timeline.needed_bytes
     is_near = budget is not None and budget <= _FARTHEST_BUDGET * peak_bytes
     top_bytes = 1.12 * max(peak_bytes, budget if is_near and budget is not None else 0, 1)
     x = Axis(low=0, high=max(1, len(moments)), start=_LEFT, end=_WIDTH - _RIGHT)

@@ -57,6 +57,23 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramMemory:
+    """What a process needs beside the arena to train: code, stacks, buffers. A budget is for all of it.
+
+    Nothing on a device that runs its code from flash.
+    """
+
+    resident_bytes: int = 0
+    paging_bytes: int = 0  # more where the plan pages: a thread and its buffer
+
+    def of(self, *, paged: bool) -> int:
+        return self.resident_bytes + (self.paging_bytes if paged else 0)
+
+
+NO_PROGRAM = ProgramMemory()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """One stay of a tensor (or of an op's scratch) in the arena: from step `start` to step `end`, both included."""
 
@@ -94,12 +111,18 @@ class Plan:
     lower_bound_bytes: int  # replayed peak: what a perfect packer would need
     seconds: float  # modelled time of one `step`
     joules: float  # modelled energy of one `step`
+    beside_bytes: int = 0  # what the process needs beside the arena; the budget holds both
     written_bytes: int = 0  # to storage, in one `step`
     saved_bytes: int = 0  # parameters and state, stored ones too: the size of a checkpoint
     stored: tuple[str, ...] = ()
     gap: float | None = None
     keep_all_bytes: int | None = None  # arena size if nothing were recomputed or paged, for comparison
     keep_all_seconds: float | None = None  # modelled time of `step` if nothing were recomputed or paged
+
+    @property
+    def needed_bytes(self) -> int:
+        """The smallest budget that this plan keeps."""
+        return self.peak_bytes + self.beside_bytes
 
 
 def footprint_bytes(nbytes: int, *, paged: bool) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.explain import explain
 from edgetrain.planner.make_plan import CostsByFunction, smallest_plan, try_plan
-from edgetrain.planner.plan import Budget, Plan
+from edgetrain.planner.plan import NO_PROGRAM, Budget, Plan, ProgramMemory
 from edgetrain.planner.solvers.options import SolverOptions
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, show_bytes, show_joules, show_seconds
@@ -38,6 +38,7 @@ def sweep(
     solver: str = "greedy",
     storage: Storage | None = None,
     options: SolverOptions | None = None,
+    beside: ProgramMemory = NO_PROGRAM,
     points: int = POINTS,
 ) -> Iterator[SweepPoint]:
     """The curve, smallest budget first, as it is computed. Seconds never rise along it.
@@ -46,14 +47,14 @@ def sweep(
     """
     options = options or SolverOptions()
     options = replace(options, time_limit_s=options.time_limit_s / points)
-    best = smallest_plan(graph, Budget(), costs, solver=solver, storage=storage, options=options)
+    best = smallest_plan(graph, Budget(), costs, solver=solver, storage=storage, options=options, beside=beside)
     assert best.keep_all_bytes is not None  # the planner's own plans know it
-    least, most = best.peak_bytes, best.keep_all_bytes
+    least, most = best.needed_bytes, best.keep_all_bytes + beside.resident_bytes
     yield _point(graph, best, least)
     for number in range(1, points if most > least else 1):
         budget_bytes = least + (most - least) * number // (points - 1)
         budget = Budget(memory_bytes=Bytes(budget_bytes))
-        plan = try_plan(graph, budget, costs, solver=solver, storage=storage, options=options)
+        plan = try_plan(graph, budget, costs, solver=solver, storage=storage, options=options, beside=beside)
         if plan is not None and (plan.seconds, plan.joules) <= (best.seconds, best.joules):
             best = plan
         yield _point(graph, best, budget_bytes)

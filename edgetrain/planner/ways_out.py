@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from edgetrain.errors import EdgetrainError, WayOut
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.planner.make_plan import CostsByFunction, is_plannable, smallest_budget
-from edgetrain.planner.plan import Budget
+from edgetrain.planner.plan import NO_PROGRAM, Budget, ProgramMemory
 from edgetrain.progress import ReportProgress, silent
 from edgetrain.targets.device import Storage
 from edgetrain.units import show_bytes, show_bytes_up
 
 log = logging.getLogger(__name__)
+
+BesideArena = Callable[[TrainGraph], ProgramMemory]
 
 TIME_LIMIT_S = 30.0  # no new attempt begins after that
 _TRIES_NEAR_THE_GUESS = 2
@@ -61,6 +63,7 @@ class _Search:
     build: Build
     solver: str
     storage: Storage | None
+    beside: BesideArena
     ends_s: float
     clock: Callable[[], float]
     progress: ReportProgress
@@ -74,14 +77,16 @@ class _Search:
         if built is None:
             return False
         limit_bytes = self.budget.memory_bytes or 0
-        return is_plannable(built[0], limit_bytes, built[1], solver=self.solver, storage=self.storage)
+        graph, costs = built
+        beside = self.beside(graph)
+        return is_plannable(graph, limit_bytes, costs, solver=self.solver, storage=self.storage, beside=beside)
 
     def smallest_bytes(self, variant: Variant) -> int | None:
         """None for a model that cannot be trained that way."""
         built = self._built(variant)
         if built is None:
             return None
-        return smallest_budget(*built, solver=self.solver, storage=self.storage)
+        return smallest_budget(*built, solver=self.solver, storage=self.storage, beside=self.beside(built[0]))
 
     def _built(self, variant: Variant) -> tuple[TrainGraph, CostsByFunction] | None:
         """None for a model that cannot be trained that way. Tells what is tried."""
@@ -96,6 +101,11 @@ class _Search:
             return None
 
 
+def nothing_beside(_graph: TrainGraph) -> ProgramMemory:
+    """Of a device that runs its code from flash."""
+    return NO_PROGRAM
+
+
 def find_ways_out(
     asked: Variant,
     budget: Budget,
@@ -106,6 +116,7 @@ def find_ways_out(
     device_bytes: int,
     solver: str = "greedy",
     storage: Storage | None = None,
+    beside: BesideArena = nothing_beside,
     time_limit_s: float = TIME_LIMIT_S,
     clock: Callable[[], float] = time.monotonic,
     progress: ReportProgress = silent,
@@ -121,6 +132,7 @@ def find_ways_out(
         build=build,
         solver=solver,
         storage=storage,
+        beside=beside,
         ends_s=starts_s + time_limit_s,
         clock=clock,
         progress=progress,

@@ -10,6 +10,7 @@ from edgetrain.errors import DataError
 _MAGIC = b"\x7fELF"
 _PT_LOAD = 1
 _PAGE_BYTES = 4096
+_PAGER_BYTES = 2 * _PAGE_BYTES  # its buffer may begin inside of a page
 # By EI_CLASS, 32 and 64 bits: the format of an address, and where e_phoff, e_phentsize, p_vaddr, p_filesz and
 # p_memsz stand.
 _LAYOUTS = {
@@ -22,17 +23,16 @@ _BYTE_ORDERS = {1: "<", 2: ">"}
 def loaded_bytes(library: Path, *, is_paging: bool) -> int:
     """Code, constants and variables of the library, in whole pages: what a process grows by when it runs all of it.
 
-    Variables that begin as zero take memory only once they are written; the pager's buffer is nearly all of them, so
-    they count for a program that pages. Raises `DataError` for a file that is no ELF library.
+    Variables that begin as zero take memory only once they are written. The pager's buffer is nearly all of them. What
+    it takes are the ends of tensors, which do not fill a page. Raises `DataError` for a file that is no ELF library.
     """
     content = library.read_bytes()
     try:
-        return sum(
-            _pages(address, in_memory if is_paging else in_file) for address, in_file, in_memory in _segments(content)
-        )
+        in_use = sum(_pages(address, in_file) for address, in_file, _ in _segments(content))
     except (struct.error, KeyError, IndexError) as error:
         why = "it is not in the ELF format"
         raise DataError(f"{library} is not a library", why=why, fix="build the program again") from error
+    return in_use + (_PAGER_BYTES if is_paging else 0)
 
 
 def _segments(content: bytes) -> list[tuple[int, int, int]]:

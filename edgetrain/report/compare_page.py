@@ -43,7 +43,7 @@ def _sentence(records: Sequence[RunRecord], comparison: RunComparison) -> tuple[
     budget = "All runs with a budget kept it. " if limited and not exceeded else ""
     if exceeded:
         budget = f"{', '.join(exceeded)} exceeded the budget. "
-    least = min(comparison.runs, key=lambda run: run.measured_peak_bytes)
+    least = min(comparison.runs, key=lambda run: run.used_bytes)
     return (budget, "The least memory was used by ", element("strong", least.run), f". {_bits(comparison)}")
 
 

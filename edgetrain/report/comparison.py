@@ -26,6 +26,7 @@ class ComparedRun:
     budget_bytes: int | None
     planned_peak_bytes: int
     measured_peak_bytes: int
+    used_bytes: int  # what is held against the budget: the whole process, where that is known
     is_within_budget: bool
     seconds_per_step: float | None
     steps: int
@@ -72,6 +73,7 @@ def _compared(record: RunRecord) -> ComparedRun:
         budget_bytes=report.get("budget_bytes"),
         planned_peak_bytes=report["planned_peak_bytes"],
         measured_peak_bytes=report["measured_peak_bytes"],
+        used_bytes=record.used_bytes,
         is_within_budget=bool(report.get("is_within_budget")),
         seconds_per_step=report.get("seconds_per_step"),
         steps=int(report["steps"]),
@@ -121,7 +123,7 @@ def difference_rows(comparison: RunComparison) -> list[tuple[str, tuple[str, ...
 
 def _memory(run: ComparedRun) -> str:
     kept = "" if run.budget_bytes is None else ", kept" if run.is_within_budget else ", EXCEEDED"
-    return show_bytes(run.measured_peak_bytes) + kept
+    return show_bytes(run.used_bytes) + kept
 
 
 def _text(value: Any) -> str:

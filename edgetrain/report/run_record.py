@@ -45,6 +45,12 @@ class RunRecord:
     device: Device | None  # that it was planned for; None where its profile is no longer there
 
     @property
+    def used_bytes(self) -> int:
+        """What is held against the budget: what the process grew by, or the arena where the system does not say."""
+        process = self.report.get("process_peak_bytes")
+        return int(process if process is not None else self.report["measured_peak_bytes"])
+
+    @property
     def name(self) -> str:
         return str(self.recipe.get("name") or self.folder.name)
 

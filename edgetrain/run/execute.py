@@ -28,8 +28,9 @@ from edgetrain.graph.ir import Role
 from edgetrain.graph.persistent import SAVED_ROLES
 from edgetrain.planner.plan import Plan
 from edgetrain.program.artifact import Artifact
+from edgetrain.program.process_memory import planned_process_bytes
 from edgetrain.recipes import Recipe
-from edgetrain.run.engines.local import LocalEngine, planned_process_bytes
+from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.data_identity import data_digest, data_text, require_same_data
 from edgetrain.run.files.export import write_trained_onnx
 from edgetrain.run.files.history import read_history
@@ -56,10 +57,11 @@ from edgetrain.run.loop.train import TrainOutcome, require_resumable, train
 from edgetrain.run.loop.warm_up import warm_up
 from edgetrain.run.predict.task import describe
 from edgetrain.run.sensors.energy import EnergyMeter, find_sensor
-from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
 
 log = logging.getLogger(__name__)
 
+_PIECE_BYTES = 1 << 20
 _SHOWN_EXAMPLES = 4  # of augmentation, in the report
 
 
@@ -149,7 +151,7 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
             finally:
                 keeper.write()
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
-            report = _report(engine, runnable, request, outcome, governor.periods(), growth.bytes())
+            report = _report(engine, runnable, request, outcome, governor.periods(), growth.bytes(engine))
             _write_model(engine, runnable, request, dataset)
             # Last: nothing of it may count as the program's memory.
             keep_learned(
@@ -212,7 +214,7 @@ def _target_scaling(runnable: Runnable, dataset: Dataset, request: RunRequest) -
 
 def _beginning(runnable: Runnable, folder: RunFolder, limits: MemoryLimits) -> Beginning:
     """What the governor starts from: the program's own rung, and those it may switch to."""
-    rung = Rung.of(runnable.program)
+    rung = Rung.of(runnable.program, beside_bytes=runnable.plan.beside_bytes)
     return Beginning(
         folder=folder.path,
         compiled_directory=runnable.compiled.directory.resolve(),
@@ -251,12 +253,11 @@ class _Growth:
     def from_here(cls) -> _Growth:
         return cls(baseline_bytes=resident_bytes(), is_peak_ours=reset_peak())
 
-    def bytes(self) -> int | None:
-        """The most since then; `None` where the system does not say."""
-        peak = peak_resident_bytes()
-        if not self.is_peak_ours or peak is None or self.baseline_bytes is None:
+    def bytes(self, engine: LocalEngine) -> int | None:
+        """The most since then, of which the engine may have given something back; `None` where nobody knows."""
+        if not self.is_peak_ours:
             return None
-        return peak - self.baseline_bytes
+        return grown_bytes(self.baseline_bytes, given_back_bytes=engine.given_back_bytes())
 
 
 def _write_model(engine: LocalEngine, runnable: Runnable, request: RunRequest, dataset: Dataset) -> None:
@@ -345,6 +346,15 @@ def _that_stay_finite(settings: TrainSettings, engine: LocalEngine) -> TrainSett
     return replace(settings, finite_tensors=finite_tensors(engine, saved))
 
 
+def _sha256_of_saved(engine: LocalEngine) -> str:
+    digest = hashlib.sha256()
+    saved = engine.saved
+    for start in range(0, len(saved), _PIECE_BYTES):
+        digest.update(saved[start : start + _PIECE_BYTES])
+        engine.release()
+    return digest.hexdigest()
+
+
 def _report(
     engine: LocalEngine,
     runnable: Runnable,
@@ -375,7 +385,7 @@ def _report(
         best_step=progress.best.step if progress.best is not None else None,
         model_sha256=file_sha256(compiled.model),
         program_sha256=program.identity,
-        parameters_sha256=hashlib.sha256(engine.saved).hexdigest(),
+        parameters_sha256=_sha256_of_saved(engine),
         target=request.target,
         ran_on="this host",
         threads=threads,

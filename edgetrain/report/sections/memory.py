@@ -43,7 +43,7 @@ def memory(run: RunRecord) -> Section | None:
     if run.graph is None or run.plan is None:
         return None
     timeline = memory_timeline(run.graph, run.plan)
-    drawn = draw_timeline(timeline, measured_bytes=run.report["measured_peak_bytes"])
+    drawn = draw_timeline(timeline, measured_bytes=run.used_bytes)
     moves = moves_text(timeline)
     note = f"Every kernel call of a training step, in order, with what was in memory meanwhile. {moves}"
     return Section(name="memory", title="Memory", note=note, body=joined(drawn, periods(run.periods)))
@@ -125,7 +125,7 @@ class _Limit:
 def _limits(timeline: MemoryTimeline, measured_bytes: int | None) -> list[_Limit]:
     limits = []
     if timeline.budget_bytes is not None:
-        is_near = timeline.budget_bytes <= _FARTHEST_BUDGET * timeline.arena_bytes
+        is_near = timeline.budget_bytes <= _FARTHEST_BUDGET * timeline.needed_bytes
         limits.append(_Limit(text="budget", nbytes=timeline.budget_bytes, ink=_BUDGET, is_near=is_near))
     if measured_bytes is not None:
         limits.append(_Limit(text="measured peak", nbytes=measured_bytes, ink=_MEASURED))

@@ -19,7 +19,7 @@ def lead(run: RunRecord) -> Markup:
 
 def _sentence(run: RunRecord) -> tuple[Child, ...]:
     report = run.report
-    measured, budget = show_bytes(report["measured_peak_bytes"]), report.get("budget_bytes")
+    measured, budget = show_bytes(run.used_bytes), report.get("budget_bytes")
     if budget is None:
         opening: tuple[Child, ...] = (f"It trained in {measured} of memory, without a budget.",)
     elif report.get("is_within_budget"):
@@ -45,7 +45,7 @@ def _highest(run: RunRecord) -> str:
         for period in run.periods
         if period["budget_bytes"] is not None and period["measured_peak_bytes"] > period["budget_bytes"]
     ]
-    return show_bytes(max([*exceeded, run.report["measured_peak_bytes"]]))
+    return show_bytes(max([*exceeded, run.used_bytes]))
 
 
 def fact(name: str, value: Child, *more: Child, first: bool = False) -> Markup:
@@ -65,7 +65,9 @@ def _memory(run: RunRecord) -> Markup:
     lines = [f"{show_bytes(planned)} planned" + (f", budget {show_bytes(budget)}" if budget else "")]
     if process is not None:
         lines.append(f"the whole process grew by {show_bytes(process)}")
-    return fact("Memory, measured peak", joined(show_bytes(measured), _meter(measured, budget)), *lines, first=True)
+    return fact(
+        "Memory, measured peak", joined(show_bytes(measured), _meter(run.used_bytes, budget)), *lines, first=True
+    )
 
 
 def _meter(measured: int, budget: int | None) -> Markup | None:

@@ -28,6 +28,11 @@ class Engine(Protocol):
         """Parameters and optimizer state: all that one step hands to the next, and what a checkpoint holds."""
         ...
 
+    def release(self) -> None:
+        """Gives back the memory of views, where they are copies of what is in storage. Called between pieces of `saved`
+        by who goes through it."""
+        ...
+
     def measured_peak_bytes(self) -> int:
         """The largest extent of the arena that calls have used so far."""
         ...

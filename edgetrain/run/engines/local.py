@@ -7,6 +7,7 @@ do the views of them.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +19,14 @@ import numpy.typing as npt
 from edgetrain.dataset.bounds import first_outside, outside
 from edgetrain.errors import DeviceError, EdgetrainError, InternalError
 from edgetrain.graph.ir import Op
+from edgetrain.graph.persistent import align
 from edgetrain.program.artifact import GRAPH, Artifact
 from edgetrain.program.emit_c import ABI
-from edgetrain.program.image import loaded_bytes
 from edgetrain.run.engines.arena_memory import ArenaMemory
-from edgetrain.run.engines.stored_parameters import ParametersCopy, mapped_file
+from edgetrain.run.engines.stored_parameters import Bounce, ParametersCopy, copy_by_pieces, mapped_file
 from edgetrain.units import show_bytes
 
+_READ_BYTES = 1 << 20
 _ERROR_DATA = -7  # EDGE_ERROR_DATA in runtime/edgetrain.h
 # Others that the user can do something about.
 _FIXES: Mapping[int, str] = {
@@ -34,24 +36,6 @@ _FIXES: Mapping[int, str] = {
     -5: "free space in the page directory, or choose another one",
     -6: "check the disk under the page directory",
 }
-
-
-# What a thread of the pool or the pager writes of its stack, with the system's own page for it.
-_THREAD_BYTES = 16 * 1024
-
-
-def planned_process_bytes(artifact: Artifact, threads: int) -> int:
-    """What a process grows by when it opens the program and runs all of it: arena, code, variables, threads, and the
-    mapped copy of parameters that the program keeps in storage, whose memory the system may take back at any time.
-
-    Raises `DataError` when the library cannot be read.
-    """
-    manifest = artifact.manifest
-    is_paging = manifest.page_file_bytes > 0
-    started = threads - 1 + is_paging
-    image_bytes = loaded_bytes(artifact.library, is_paging=is_paging)
-    copy_bytes = manifest.parameters_bytes if manifest.stores_tensors else 0
-    return manifest.planned_peak_bytes + image_bytes + started * _THREAD_BYTES + copy_bytes
 
 
 class _Facts(ctypes.Structure):
@@ -80,6 +64,7 @@ class LocalEngine:
         self._artifact = artifact
         self._threads = threads
         self._page_directory = page_directory
+        self._given_back_peak_bytes = 0  # what was in use before temporaries went back to the system
         self._memory = ArenaMemory(artifact.manifest.arena_bytes, reserve_bytes=reserve_bytes)
         self._copy = ParametersCopy(artifact.manifest, page_directory) if artifact.manifest.stores_tensors else None
         self._read_parameters()
@@ -100,16 +85,22 @@ class LocalEngine:
         if record is None:
             raise InternalError(f"the program has no persistent tensor `{name}`")
         if self._copy is not None and name in self._copy:
-            return self._fetched(self._copy).tensor(name)
+            self._fetched(self._copy).release()  # what was shown before may leave the memory
+            return self._copy.tensor(name)
         assert record.offset is not None  # else it would be in the copy
         part = self._memory.view[record.offset : record.offset + record.nbytes]
         return np.frombuffer(part, dtype=record.dtype).reshape(record.shape)
 
     @property
     def saved(self) -> memoryview:
-        """Parameters and optimizer state: what a checkpoint holds."""
+        """Parameters and optimizer state: what a checkpoint holds. Who goes through it calls `release` on the way."""
         memory = self._memory.view if self._copy is None else self._fetched(self._copy).memory
         return memory[: self._artifact.manifest.saved_bytes]
+
+    def release(self) -> None:
+        """Gives back the memory of views of a copy; where views are of the arena there is nothing to give back."""
+        if self._copy is not None:
+            self._copy.release()
 
     def call(self, function: str) -> None:
         """Runs `step`, `evaluate` or `apply` on what is in the arena.
@@ -123,7 +114,8 @@ class LocalEngine:
         if function not in self._artifact.manifest.functions:
             raise InternalError(f"the program has no function `{function}`")
         if self._copy is not None and self._copy.is_current:
-            self._copy.put_back(self._memory.view, self._move("edge_stored_write"))
+            self._without_temporaries()
+            self._copy.put_back(self._memory.view, self._move("edge_stored_write"), self._bounce())
         status = self._entries[function]()
         if status != 0:
             if status > 0:
@@ -189,22 +181,24 @@ class LocalEngine:
         self._artifact, self._library, self._copy = artifact, opened, copy
         self._entries = _entries_of(opened, artifact)
         self._memory.resize(after)
+        self._given_back_peak_bytes = 0
         self._memory.give_back(artifact.manifest.persistent_bytes if carried is None else 0)
         if carried is not None:
             self._put_down(carried)
 
-    def _carried(self) -> memoryview:
-        """Parameters, state and constants as in `parameters.bin`, in a mapped file: it is no part of the budget."""
+    def _carried(self) -> mmap.mmap:
+        """Parameters, state and constants as in `parameters.bin`, in a mapped file, which takes no memory."""
         if self._copy is not None:
-            return self._fetched(self._copy).memory
+            return self._fetched(self._copy).mapping
         nbytes = self._artifact.manifest.parameters_bytes
         carried = mapped_file(self._page_directory, nbytes)
-        memoryview(carried)[:] = self._memory.view[:nbytes]
-        return memoryview(carried)
+        copy_by_pieces(memoryview(carried), self._memory.view[:nbytes], carried)
+        return carried
 
-    def _put_down(self, carried: memoryview) -> None:
+    def _put_down(self, carried: mmap.mmap) -> None:
         nbytes = self._artifact.manifest.parameters_bytes
-        (self._memory.view if self._copy is None else self._copy.memory)[:nbytes] = carried[:nbytes]
+        target = (self._memory.view if self._copy is None else self._copy.memory)[:nbytes]
+        copy_by_pieces(target, memoryview(carried)[:nbytes], carried)
         if self._copy is not None:
             self._copy.is_current = True
 
@@ -217,10 +211,14 @@ class LocalEngine:
     def measured_peak_bytes(self) -> int:
         """Bytes of the arena that were touched since the program began to run, as the kernel counts them.
 
-        Nothing is given back but by `switch`, so what is resident (or swapped out) now is the peak. Raises
-        `DeviceError` where the system does not say.
+        What is resident (or swapped out) now is the peak, for nothing is given back but by `switch`, and by a program
+        that stores parameters, which remembers how much it was. Raises `DeviceError` where the system does not say.
         """
-        return self._memory.bytes_in_use()
+        return max(self._given_back_peak_bytes, self._memory.bytes_in_use())
+
+    def given_back_bytes(self) -> int:
+        """How much less of the arena is in use now than at the peak."""
+        return self.measured_peak_bytes() - self._memory.bytes_in_use()
 
     def close(self) -> None:
         """Stops the program's threads and unloads it. May be called twice."""
@@ -231,8 +229,19 @@ class LocalEngine:
 
     def _fetched(self, copy: ParametersCopy) -> ParametersCopy:
         if not copy.is_current:
-            copy.fetch(self._memory.view, self._move("edge_stored_read"))
+            self._without_temporaries()
+            copy.fetch(self._memory.view, self._move("edge_stored_read"), self._bounce())
         return copy
+
+    def _without_temporaries(self) -> None:
+        """Between calls temporaries hold nothing: tensors of the copy may take their memory."""
+        self._given_back_peak_bytes = self.measured_peak_bytes()
+        self._memory.give_back(self._artifact.manifest.persistent_bytes)
+
+    def _bounce(self) -> Bounce:
+        """The temporaries, which hold nothing between calls: a stored tensor has a place there while it is used."""
+        start = align(self._artifact.manifest.persistent_bytes, mmap.PAGESIZE)
+        return Bounce(memory=self._memory.view[start:], address=self._memory.address + start)
 
     def _move(self, symbol: str) -> Callable[[int, int], None]:
         """`edge_stored_read` or `edge_stored_write`, which raises."""
@@ -281,10 +290,11 @@ class LocalEngine:
         try:
             with path.open("rb", buffering=0) as stream:
                 while done < count:
-                    got = stream.readinto(memory[done:count])
+                    got = stream.readinto(memory[done : min(count, done + _READ_BYTES)])
                     if not got:
                         break
                     done += got
+                    self.release()
         except OSError as error:
             raise DeviceError(f"{path} cannot be read", why=str(error), fix="build the program again") from error
         if done != count:

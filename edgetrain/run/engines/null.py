@@ -52,6 +52,9 @@ class NullEngine:
         if function not in self._extent_bytes:
             self._extent_bytes[function] = self._walk(self._plan.functions[function])
 
+    def release(self) -> None:
+        """There are no copies."""
+
     @property
     def saved(self) -> memoryview:
         return self._persistent.data[: self._plan.saved_bytes]

@@ -1,7 +1,7 @@
 """Where a program leaves some parameters in storage: a copy of them all, which the host can read and write.
 
-It is a file in the page directory, mapped: the system may write it back and take the memory whenever it is short, so it
-is no part of the program's budget.
+It is a file in the page directory, mapped. What was read or written goes back to the system tensor by tensor: the
+process never holds more of it than the largest tensor, in place of temporaries that are not in use meanwhile.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,20 @@ import numpy.typing as npt
 from edgetrain.errors import DeviceError
 from edgetrain.program.manifest import Manifest, TensorRecord
 
+_PIECE_BYTES = 1 << 20
+
 MoveSlot = Callable[[int, int], None]  # slot, address in this process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounce:
+    """Memory on a page's start with room for every stored tensor, through which tensors come and go.
+
+    Where it begins on a page, a transfer needs no buffer of the pager's.
+    """
+
+    memory: memoryview
+    address: int
 
 
 class ParametersCopy:
@@ -30,10 +44,9 @@ class ParametersCopy:
 
     def __init__(self, manifest: Manifest, directory: Path) -> None:
         """Raises `DeviceError` when the directory does not take the file."""
-        self._mapping = mapped_file(directory, manifest.parameters_bytes)
-        self.memory = memoryview(self._mapping)
+        self.mapping = mapped_file(directory, manifest.parameters_bytes)
+        self.memory = memoryview(self.mapping)
         self.is_current = False
-        self._address = np.frombuffer(self._mapping, np.uint8).ctypes.data
         self._records = {name: t for name, t in manifest.tensors.items() if t.file_offset is not None}
 
     def __contains__(self, name: str) -> bool:
@@ -43,33 +56,49 @@ class ParametersCopy:
         record = self._records[name]
         return np.frombuffer(self.memory[record.place_in_file], dtype=record.dtype).reshape(record.shape)
 
-    def fetch(self, arena: memoryview, read_slot: MoveSlot) -> None:
+    def fetch(self, arena: memoryview, read_slot: MoveSlot, bounce: Bounce) -> None:
         """Fills the copy from the arena and from storage."""
         for record in self._records.values():
             if record.slot is not None:
-                read_slot(record.slot, self._address_of(record))
+                read_slot(record.slot, bounce.address)
+                self.memory[record.place_in_file] = bounce.memory[: record.nbytes]
             else:
                 self.memory[record.place_in_file] = arena[_place_in_arena(record)]
+            self.release()
         self.is_current = True
 
-    def put_back(self, arena: memoryview, write_slot: MoveSlot) -> None:
+    def put_back(self, arena: memoryview, write_slot: MoveSlot, bounce: Bounce) -> None:
         """Writes the copy to the arena and to storage; it is out of date from then on, for the program runs next."""
         for record in self._records.values():
             if record.slot is not None:
-                write_slot(record.slot, self._address_of(record))
+                bounce.memory[: record.nbytes] = self.memory[record.place_in_file]
+                write_slot(record.slot, bounce.address)
             else:
                 arena[_place_in_arena(record)] = self.memory[record.place_in_file]
+            self.release()
         self.is_current = False
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._mapping.madvise(mmap.MADV_DONTNEED)  # what was changed is in the file's pages all the same
 
-    def _address_of(self, record: TensorRecord) -> int:
-        return int(self._address) + record.start_in_file
+    def release(self) -> None:
+        """Gives the memory back to the system; what was changed is in the file all the same."""
+        release(self.mapping)
 
 
 def _place_in_arena(record: TensorRecord) -> slice:
     assert record.offset is not None  # it has no slot
     return slice(record.offset, record.offset + record.nbytes)
+
+
+def copy_by_pieces(target: memoryview, source: memoryview, mapping: mmap.mmap) -> None:
+    """Copies all bytes, of which one side is mapped, without holding more than a piece of that side in memory."""
+    for start in range(0, len(target), _PIECE_BYTES):
+        target[start : start + _PIECE_BYTES] = source[start : start + _PIECE_BYTES]
+        release(mapping)
+
+
+def release(mapping: mmap.mmap) -> None:
+    """The mapped file's pages leave the process; the file keeps what they hold."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def mapped_file(directory: Path, nbytes: int) -> mmap.mmap:

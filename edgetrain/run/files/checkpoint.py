@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -43,6 +43,13 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _PREFIX_BYTES = len(_MAGIC) + _LENGTH_BYTES
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 1 << 30  # a damaged length must not make us allocate the machine away
+
+
+Release = Callable[[], None]  # called between pieces of the saved memory: what was gone through may leave the process
+
+
+def nothing_to_release() -> None:
+    """Of memory that is no copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +128,7 @@ def save_checkpoint(
     *,
     program_sha256: str,
     keep_old_as: Path | None = None,
+    release: Release = nothing_to_release,
 ) -> None:
     """Writes the checkpoint so that `path` holds the old one or the new one, whatever happens in between.
 
@@ -140,13 +148,22 @@ def save_checkpoint(
             chunk = payload[start : start + _CHUNK_BYTES]
             digest.update(chunk)
             file.write(chunk)
+            release()
         file.write(digest.digest())
 
 
-def save_run_checkpoint(out: Path, saved: memoryview, progress: Progress, *, program_sha256: str) -> Path:
+def save_run_checkpoint(
+    out: Path,
+    saved: memoryview,
+    progress: Progress,
+    *,
+    program_sha256: str,
+    release: Release = nothing_to_release,
+) -> Path:
     """`save_checkpoint` as the run's newest; the one that was newest becomes the previous."""
     path = out / NEWEST
-    save_checkpoint(path, saved, progress, program_sha256=program_sha256, keep_old_as=out / PREVIOUS)
+    previous = out / PREVIOUS
+    save_checkpoint(path, saved, progress, program_sha256=program_sha256, keep_old_as=previous, release=release)
     return path
 
 
@@ -163,7 +180,9 @@ def _verified(path: Path) -> Header:
         return _verify(file)
 
 
-def load_checkpoint(path: Path, saved: memoryview, *, program_sha256: str) -> Progress:
+def load_checkpoint(
+    path: Path, saved: memoryview, *, program_sha256: str, release: Release = nothing_to_release
+) -> Progress:
     """Verifies the file to its last byte, then fills `saved` from it.
 
     Any `DataError` leaves `saved` as it was. The bytes are hashed once more on their way into `saved`: should the
@@ -172,12 +191,14 @@ def load_checkpoint(path: Path, saved: memoryview, *, program_sha256: str) -> Pr
     Raises `DataError` for a file that is missing, damaged, or of another program.
     """
     try:
-        return _load(path, saved, program_sha256)
+        return _load(path, saved, program_sha256, release)
     except _DamageError as damage:
         raise _damaged(path, damage) from damage
 
 
-def load_run_checkpoint(out: Path, saved: memoryview, *, program_sha256: str) -> Progress:
+def load_run_checkpoint(
+    out: Path, saved: memoryview, *, program_sha256: str, release: Release = nothing_to_release
+) -> Progress:
     """`load_checkpoint` of the run's newest, or with a warning of the previous when the newest is damaged.
 
     After such a fall-back the previous *is* the newest: the next save must not push a good file out for a bad one.
@@ -187,12 +208,12 @@ def load_run_checkpoint(out: Path, saved: memoryview, *, program_sha256: str) ->
     """
     newest, previous = out / NEWEST, out / PREVIOUS
     try:
-        return _load(newest, saved, program_sha256)
+        return _load(newest, saved, program_sha256, release)
     except _DamageError as damage:
         if not previous.exists():
             raise _damaged(newest, damage) from damage
         try:
-            progress = _load(previous, saved, program_sha256)
+            progress = _load(previous, saved, program_sha256, release)
         except _DamageError as second:
             raise _both_damaged(newest, damage, previous, second) from second
         log.warning("cannot use `%s`: %s; going back to step %d from `%s`", newest, damage, progress.step, previous)
@@ -244,12 +265,12 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise _DamageError(f"it cannot be read: {error.strerror or error}") from error
 
 
-def _load(path: Path, saved: memoryview, program_sha256: str) -> Progress:
+def _load(path: Path, saved: memoryview, program_sha256: str, release: Release) -> Progress:
     with _opened(path) as file:
         header = _verify(file)
         _check_program(path, header, saved.nbytes, program_sha256)
         try:
-            is_same = _fill(file, header, saved)
+            is_same = _fill(file, header, saved, release)
         except OSError as error:
             raise _changed(path, error.strerror or str(error)) from error
         if not is_same:
@@ -308,7 +329,7 @@ def _hashed_chunks(file: BinaryIO, digest: _Hash, total_bytes: int) -> Iterator[
         yield chunk
 
 
-def _fill(file: BinaryIO, header: Header, saved: memoryview) -> bool:
+def _fill(file: BinaryIO, header: Header, saved: memoryview, release: Release) -> bool:
     """Reads the verified payload into `saved`; says whether the file still has the content that was verified."""
     digest = hashlib.sha256()
     target = saved.cast("B")
@@ -320,6 +341,7 @@ def _fill(file: BinaryIO, header: Header, saved: memoryview) -> bool:
     for chunk in _hashed_chunks(file, digest, header.payload_bytes):
         target[filled : filled + len(chunk)] = chunk
         filled += len(chunk)
+        release()
     return filled == header.payload_bytes and file.read(_DIGEST_BYTES) == digest.digest()
 
 

@@ -171,10 +171,10 @@ class Governor:
         limit_bytes, cause = self._least(budget_bytes, budgets_only=False)
         chosen = ladder.best_within(limit_bytes) or ladder.lowest
         now = self._rung
-        if (chosen.planned_peak_bytes, chosen.planned_seconds) == (now.planned_peak_bytes, now.planned_seconds):
+        if (chosen.needed_bytes, chosen.planned_seconds) == (now.needed_bytes, now.planned_seconds):
             return now, cause  # the same plan as another program, of a budget that comes to the same
-        if chosen.planned_peak_bytes > self._rung.planned_peak_bytes:
-            refused = [limit for limit in self._limits if not limit.reserve(chosen.planned_peak_bytes)]
+        if chosen.needed_bytes > self._rung.needed_bytes:
+            refused = [limit for limit in self._limits if not limit.reserve(chosen.needed_bytes)]
             if refused:
                 self._settle()
                 return self._rung, refused[0].cause
@@ -213,7 +213,7 @@ class Governor:
 
     def _settle(self) -> None:
         for limit in self._limits:
-            limit.settle(self._rung.planned_peak_bytes)
+            limit.settle(self._rung.needed_bytes)
 
     def _period(self) -> Period:
         return Period(
@@ -221,6 +221,7 @@ class Governor:
             cause=self._cause,
             budget_bytes=self._promised_bytes,
             planned_peak_bytes=self._rung.planned_peak_bytes,
+            beside_bytes=self._rung.beside_bytes,
             measured_peak_bytes=self._engine.measured_peak_bytes(),
         )
 

@@ -17,15 +17,22 @@ RUNGS = 5  # of a ladder made ahead: the smallest plan, keep-all, and three betw
 class Rung:
     """One compiled plan. All rungs of a run have the same kernels and the same parameters in the same places."""
 
-    planned_peak_bytes: int
+    planned_peak_bytes: int  # of the arena
+    beside_bytes: int = 0  # code, stacks and buffers
     planned_seconds: float  # modelled time of a step
     program: Path  # an artifact's folder
 
+    @property
+    def needed_bytes(self) -> int:
+        """The smallest limit that it keeps."""
+        return self.planned_peak_bytes + self.beside_bytes
+
     @staticmethod
-    def of(artifact: Artifact) -> Rung:
+    def of(artifact: Artifact, *, beside_bytes: int = 0) -> Rung:
         manifest = artifact.manifest
         return Rung(
             planned_peak_bytes=manifest.planned_peak_bytes,
+            beside_bytes=beside_bytes,
             planned_seconds=manifest.planned_seconds,
             program=artifact.directory.resolve(),
         )
@@ -33,6 +40,7 @@ class Rung:
     def to_json(self) -> dict[str, Any]:
         return {
             "planned_peak_bytes": self.planned_peak_bytes,
+            "beside_bytes": self.beside_bytes,
             "planned_seconds": self.planned_seconds,
             "program": str(self.program),
         }
@@ -42,6 +50,7 @@ class Rung:
         """Raises `KeyError`, `TypeError` or `ValueError` for what `to_json` did not write."""
         return Rung(
             planned_peak_bytes=int(data["planned_peak_bytes"]),
+            beside_bytes=int(data["beside_bytes"]),
             planned_seconds=float(data["planned_seconds"]),
             program=Path(data["program"]),
         )
@@ -57,8 +66,8 @@ class Ladder:
     def of(rungs: Iterable[Rung]) -> Ladder:
         """Raises `InternalError` without a rung: a run always has the plan it began with."""
         by_memory: dict[int, Rung] = {}
-        for rung in sorted(rungs, key=lambda r: (r.planned_peak_bytes, r.planned_seconds, str(r.program))):
-            by_memory.setdefault(rung.planned_peak_bytes, rung)
+        for rung in sorted(rungs, key=lambda r: (r.needed_bytes, r.planned_seconds, str(r.program))):
+            by_memory.setdefault(rung.needed_bytes, rung)
         if not by_memory:
             raise InternalError("a ladder needs a rung")
         return Ladder(tuple(by_memory.values()))
@@ -76,19 +85,17 @@ class Ladder:
 
     def best_within(self, limit_bytes: int | None) -> Rung | None:
         """The quickest plan that needs no more than the limit; of equally quick ones the smallest. None: none fits."""
-        fitting = [r for r in self.rungs if limit_bytes is None or r.planned_peak_bytes <= limit_bytes]
-        return min(fitting, key=lambda r: (r.planned_seconds, r.planned_peak_bytes), default=None)
+        fitting = [r for r in self.rungs if limit_bytes is None or r.needed_bytes <= limit_bytes]
+        return min(fitting, key=lambda r: (r.planned_seconds, r.needed_bytes), default=None)
 
     def below(self, rung: Rung) -> Rung | None:
         """The best plan with less memory than `rung`; None where it is the lowest."""
-        return self.best_within(rung.planned_peak_bytes - 1)
+        return self.best_within(rung.needed_bytes - 1)
 
     def above(self, rung: Rung) -> Rung | None:
         """The next plan with more memory that is quicker as well; None where more memory would not help."""
         quicker = (
-            r
-            for r in self.rungs
-            if r.planned_peak_bytes > rung.planned_peak_bytes and r.planned_seconds < rung.planned_seconds
+            r for r in self.rungs if r.needed_bytes > rung.needed_bytes and r.planned_seconds < rung.planned_seconds
         )
         return next(quicker, None)
 

@@ -55,8 +55,8 @@ def open_limits(
         shares_dir(),
         share,
         folder=folder,
-        least_bytes=ladder.lowest.planned_peak_bytes,
-        most_bytes=most.planned_peak_bytes,
+        least_bytes=ladder.lowest.needed_bytes,
+        most_bytes=most.needed_bytes,
         notify=notify,
     ) as (place, granted_bytes):
         yield OpenLimits(limits=(*pressure, place), granted_bytes=granted_bytes)

@@ -13,8 +13,9 @@ class Period:
     cause: str  # what ended the one before; empty for the first
     budget_bytes: int | None
     planned_peak_bytes: int
+    beside_bytes: int = 0  # what the process needs beside the arena, as planned
     measured_peak_bytes: int
 
     @property
     def is_within_budget(self) -> bool:
-        return self.budget_bytes is None or self.measured_peak_bytes <= self.budget_bytes
+        return self.budget_bytes is None or self.measured_peak_bytes + self.beside_bytes <= self.budget_bytes

@@ -65,17 +65,17 @@ class PressureLimit:
         reserve = self._settings.reserve_bytes(reading)
         missing = reserve - reading.available_bytes
         if missing > 0 or reading.stalled_share > self._settings.stalled_share:
-            lower = ladder.best_within(rung.planned_peak_bytes - max(1, missing)) or ladder.lowest
-            self._ceiling_bytes, self._calm_since = lower.planned_peak_bytes, None
+            lower = ladder.best_within(rung.needed_bytes - max(1, missing)) or ladder.lowest
+            self._ceiling_bytes, self._calm_since = lower.needed_bytes, None
             return
         if self._ceiling_bytes is None:
             return
         above = ladder.above(rung)
-        growth = above.planned_peak_bytes - rung.planned_peak_bytes if above is not None else 0
+        growth = above.needed_bytes - rung.needed_bytes if above is not None else 0
         if reading.available_bytes - growth < self._settings.room_factor * reserve:
             self._calm_since = None
         elif self._calm_since is None:
             self._calm_since = now
         elif now - self._calm_since >= self._settings.calm_s:
-            self._ceiling_bytes = max(self._ceiling_bytes, above.planned_peak_bytes) if above is not None else None
+            self._ceiling_bytes = max(self._ceiling_bytes, above.needed_bytes) if above is not None else None
             self._calm_since = now  # one rung at a time

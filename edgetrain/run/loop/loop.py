@@ -271,7 +271,11 @@ class TrainingLoop:
         if self._best.step == self._step:
             self._log.sync()
             save_checkpoint(
-                self._out / BEST, self._engine.saved, self.progress(), program_sha256=self._settings.program_sha256
+                self._out / BEST,
+                self._engine.saved,
+                self.progress(),
+                program_sha256=self._settings.program_sha256,
+                release=self._engine.release,
             )
         return metrics
 
@@ -291,7 +295,11 @@ class TrainingLoop:
             return
         self._log.sync()
         save_run_checkpoint(
-            self._out, self._engine.saved, self.progress(), program_sha256=self._settings.program_sha256
+            self._out,
+            self._engine.saved,
+            self.progress(),
+            program_sha256=self._settings.program_sha256,
+            release=self._engine.release,
         )
         self._saved_state = self._state
 
@@ -312,7 +320,9 @@ class TrainingLoop:
         path = self._out / BEST
         try:
             if read_header(path).progress.step == self._best.step:
-                load_checkpoint(path, self._engine.saved, program_sha256=self._settings.program_sha256)
+                load_checkpoint(
+                    path, self._engine.saved, program_sha256=self._settings.program_sha256, release=self._engine.release
+                )
                 return True
             why = "it was saved at another step, before the run went back to an older checkpoint"
         except DataError as error:

@@ -63,7 +63,9 @@ def train(
     """
     steps_per_epoch = _steps_per_epoch(source, settings)
     if resume:
-        progress = load_run_checkpoint(out, engine.saved, program_sha256=settings.program_sha256)
+        progress = load_run_checkpoint(
+            out, engine.saved, program_sha256=settings.program_sha256, release=engine.release
+        )
         _check_resumable(progress, settings, steps_per_epoch)
         log.info("resumed after step %d", progress.step)
     else:

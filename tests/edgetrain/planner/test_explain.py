@@ -94,7 +94,7 @@ def test_the_text_is_one_screen() -> None:
     budget = Budget(memory_bytes=Bytes(5000))
     plan = make_plan(graph, budget, {"step": unit_costs(graph)})
     assert explain(graph, plan).to_text() == (
-        "fits: peak 4.288kB (4.188KiB) of 5kB (4.883KiB), 85.8%\n"
+        "fits: peak 4.288kB (4.188KiB) of 5kB (4.883KiB): 85.8%\n"
         "\n"
         "memory at the peak, op `backward` (no source) in step:\n"
         "  parameters         192B   4.5% █\n"

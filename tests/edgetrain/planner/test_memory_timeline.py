@@ -42,7 +42,7 @@ def test_the_peak_is_the_one_that_the_explanation_names(seed: int) -> None:
     plan = smallest_plan(graph, Budget(), costs_of(graph))
     timeline, explanation = memory_timeline(graph, plan), explain(graph, plan)
     peak = timeline.moments[timeline.peak]
-    assert peak.nbytes + explanation.fragmentation_bytes == plan.peak_bytes == timeline.arena_bytes
+    assert peak.nbytes + explanation.fragmentation_bytes == plan.peak_bytes == timeline.needed_bytes
     assert peak.nbytes == max(moment.nbytes for moment in timeline.moments)
 
 

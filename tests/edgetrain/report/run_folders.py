@@ -34,8 +34,8 @@ def report(**changes: object) -> RunReport:
     found = RunReport(
         planned_peak_bytes=95_000,
         measured_peak_bytes=94_208,
-        planned_process_bytes=125_000,
-        process_peak_bytes=130_000,
+        planned_process_bytes=98_000,
+        process_peak_bytes=98_304,
         budget_bytes=100_000,
         planned_seconds_per_step=0.0025,
         seconds_per_step=0.003,

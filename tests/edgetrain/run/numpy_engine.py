@@ -39,6 +39,9 @@ class NumpyEngine:
     def tensor(self, name: str) -> Array:
         return self._arrays[name]
 
+    def release(self) -> None:
+        """There are no copies."""
+
     @property
     def saved(self) -> memoryview:
         return memoryview(self._memory.data).cast("B")

@@ -50,6 +50,9 @@ class SoftmaxEngine:
     def tensor(self, name: str) -> Array:
         return self._tensors[name]
 
+    def release(self) -> None:
+        """There are no copies."""
+
     @property
     def saved(self) -> memoryview:
         return self._saved.data

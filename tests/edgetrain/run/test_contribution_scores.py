@@ -46,6 +46,9 @@ class Linear:
             t[f"{ACCUMULATED}:w"] += slope @ t["x"]
             t[f"{ACCUMULATED}:b"] += slope.sum()
 
+    def release(self) -> None:
+        """There are no copies."""
+
     @property
     def saved(self) -> memoryview:
         return memoryview(b"")

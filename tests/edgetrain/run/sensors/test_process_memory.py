@@ -8,37 +8,60 @@ from pathlib import Path
 import pytest
 
 from edgetrain.run.sensors import process_memory
-from edgetrain.run.sensors.process_memory import peak_resident_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
 
 _TOUCHED_BYTES = 32 << 20
+_PAGES = 40  # fewer than the system's own counters tell apart
 
-linux_only = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+linux_only = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc")
 
 
-def _touch() -> None:
-    with mmap.mmap(-1, _TOUCHED_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        for page in range(0, _TOUCHED_BYTES, mmap.PAGESIZE):
-            memory[page] = 1
+def touched(nbytes: int) -> mmap.mmap:
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for page in range(0, nbytes, mmap.PAGESIZE):
+        memory[page] = 1
+    return memory
 
 
 @linux_only
 def test_the_peak_keeps_what_was_given_back_until_it_is_reset() -> None:
-    before = resident_bytes()
-    assert before is not None
-    _touch()
-    after_touch = peak_resident_bytes()
-    assert after_touch is not None
-    assert after_touch >= before + _TOUCHED_BYTES // 2
     if not reset_peak():
         pytest.skip("this kernel cannot reset the peak")
-    after_reset = peak_resident_bytes()
+    before = resident_bytes()
+    touched(_TOUCHED_BYTES).close()
+    grown = grown_bytes(before)
+    assert grown is not None
+    assert grown == pytest.approx(_TOUCHED_BYTES, rel=0.1)
+    reset_peak()
+    after_reset = grown_bytes(before)
     assert after_reset is not None
-    assert after_reset < after_touch
+    assert after_reset < _TOUCHED_BYTES // 2
+
+
+@linux_only
+def test_what_is_still_there_is_counted_page_by_page() -> None:
+    resident_bytes()
+    before = resident_bytes()
+    with touched(_PAGES * mmap.PAGESIZE):
+        after = resident_bytes()
+    assert before is not None
+    assert after is not None
+    assert _PAGES <= (after - before) / mmap.PAGESIZE < _PAGES + 4
+
+
+@linux_only
+def test_what_the_caller_gave_back_counts() -> None:
+    reset_peak()
+    before = resident_bytes()
+    assert grown_bytes(before, given_back_bytes=_PAGES * mmap.PAGESIZE) == pytest.approx(
+        _PAGES * mmap.PAGESIZE, abs=8 * mmap.PAGESIZE
+    )
 
 
 def test_a_system_without_proc_says_none_and_false(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(process_memory, "_STATUS", tmp_path / "status")
+    monkeypatch.setattr(process_memory, "_ROLLUP", tmp_path / "rollup")
     monkeypatch.setattr(process_memory, "_CLEAR_REFS", tmp_path / "no" / "clear_refs")
     assert resident_bytes() is None
-    assert peak_resident_bytes() is None
+    assert grown_bytes(0) is None
     assert reset_peak() is False
