@@ -101,8 +101,8 @@ def tight_plan(compiled: CompiledJob, keep_all: Plan) -> PlannedJob | None:
         return compiled.plan()
     least_bytes = _least_bytes(compiled)
     for share in _SHARES:
-        budget_bytes = Bytes(round(least_bytes + share * (keep_all.peak_bytes - least_bytes)))
-        if budget_bytes >= keep_all.peak_bytes:
+        budget_bytes = Bytes(round(least_bytes + share * (keep_all.needed_bytes - least_bytes)))
+        if budget_bytes >= keep_all.needed_bytes:
             break
         try:
             return compiled.asking(budget=Budget(memory_bytes=budget_bytes)).plan()
@@ -116,7 +116,9 @@ def _least_bytes(compiled: CompiledJob) -> int:
     from edgetrain.planner.make_plan import least_bytes
 
     job = compiled.job
-    return least_bytes(compiled.graph, compiled.costs, solver=job.solver, storage=job.device.storage)
+    return least_bytes(
+        compiled.graph, compiled.costs, solver=job.solver, storage=job.device.storage, beside=compiled.beside
+    )
 
 
 VERB = Verb(

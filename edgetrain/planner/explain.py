@@ -89,13 +89,13 @@ class Explanation:
         return "\n".join((*self._headline(), "", *self._memory(), "", *self._work())) + "\n"
 
     def _headline(self) -> tuple[str, ...]:
+        program = f" and {show_bytes(self.beside_bytes)} for the program" if self.beside_bytes else ""
         if self.budget_bytes is None:
-            return (f"peak {show_bytes_both(self.peak_bytes)}, no memory budget",)
+            return (f"peak {show_bytes_both(self.peak_bytes)}{program}, no memory budget",)
         word = "fits" if self.fits else "DOES NOT FIT"
         share = (self.peak_bytes + self.beside_bytes) / max(1, self.budget_bytes)
         budget = show_bytes_both(self.budget_bytes)
-        program = f" and {show_bytes(self.beside_bytes)} for the program," if self.beside_bytes else ""
-        return (f"{word}: peak {show_bytes_both(self.peak_bytes)}{program} of {budget}: {share:.1%}",)
+        return (f"{word}: peak {show_bytes_both(self.peak_bytes)}{program and program + ','} of {budget}: {share:.1%}",)
 
     def _memory(self) -> tuple[str, ...]:
         rows = {label: size for label, size in self.bytes_by_label.items() if size}

@@ -73,7 +73,7 @@ def test_budgets_that_move_at_random_change_no_bit_and_each_is_kept(
     seed: int, build_cache: BuildCache, compiled: CompiledJob, undisturbed: RunReport, least_bytes: int, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
-    most = undisturbed.planned_peak_bytes
+    most = undisturbed.planned_peak_bytes + compiled.beside.resident_bytes
     moves = {step: chance.randint(least_bytes, most + 1000) for step in sorted(chance.sample(range(1, STEPS), 5))}
     requests = {}
     for step, budget in moves.items():

@@ -49,7 +49,7 @@ def command(command_environment: Mapping[str, str]) -> Command:
 def short_run(command: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run: 7 steps of `digits`. To be read, not written."""
     folder = tmp_path_factory.mktemp("short")
-    done = command("fit", *SHORT, "--budget", "1MB", cwd=folder)
+    done = command("fit", *SHORT, "--budget", "1200kB", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "digits"
 

@@ -10,14 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from edgetrain.program.process_memory import THREAD_BYTES
 from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
 from edgetrain.run.limits.exchange import LIVE
 from edgetrain.run.loop.step_log import LOG
+from edgetrain.targets.profile import HOST, load_target
 from tests.edgetrain.cli.conftest import COMMAND, PLANNABLE
 
 _ENDLESS = ("data.limit=256", "train.epochs=1000000", "train.checkpoint_every=5", "train.schedule=constant")
 LONG = ("digits", PLANNABLE, *_ENDLESS)
 KEEP_ALL_BYTES = 1_179_392  # of that recipe, as `edgetrain plan` says
+# What the process needs beside that: 319,488 bytes on one thread, and a stack for each other one.
+BESIDE_BYTES = 319_488 + THREAD_BYTES * (load_target(HOST).device.codegen.cores - 1)
 _PATIENCE_S = 120
 
 

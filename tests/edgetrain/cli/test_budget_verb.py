@@ -16,6 +16,7 @@ from edgetrain.run.loop.step_log import LOG
 from edgetrain.units import parse_bytes
 from tests.edgetrain.cli.conftest import Command
 from tests.edgetrain.cli.live_runs import (
+    BESIDE_BYTES,
     KEEP_ALL_BYTES,
     LONG,
     budget_events,
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.compile
 def test_a_budget_that_moves_both_ways_is_kept_and_changes_no_bit(
     command: Command, command_environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    lower = KEEP_ALL_BYTES - 1
+    lower = KEEP_ALL_BYTES + BESIDE_BYTES - 1
     run = tmp_path / "runs" / "digits"
     with running(tmp_path, command_environment, "--budget", "2MB") as process:
         shown = json.loads(command("budget", "digits", "--json", cwd=tmp_path).stdout)
@@ -62,11 +63,11 @@ def test_a_budget_that_moves_both_ways_is_kept_and_changes_no_bit(
 def test_a_budget_below_the_smallest_is_refused_with_the_smallest_and_the_run_goes_on(
     command: Command, command_environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    with running(tmp_path, command_environment, "--budget", "900kB"):
+    with running(tmp_path, command_environment, "--budget", "1.3MB"):
         before = json.loads(command("budget", "digits", "--json", cwd=tmp_path).stdout)
         refused = command("budget", "digits", "10kB", cwd=tmp_path)
         assert refused.returncode == 3
-        assert "hint: ask for that much; the run continues unchanged inside 900kB" in refused.stderr
+        assert "hint: ask for that much; the run continues unchanged inside 1.3MB" in refused.stderr
         least = refused.stderr.partition("the least possible is ")[2].splitlines()[0]
         after = json.loads(command("budget", "digits", "--json", cwd=tmp_path).stdout)
         assert after["step"] > before["step"]
@@ -81,14 +82,14 @@ def test_a_resumed_run_keeps_the_budget_it_was_given_while_it_ran(
     run = tmp_path / "runs" / "digits"
     with running(tmp_path, command_environment) as process:
         wait_until(lambda: (run / NEWEST).exists(), process)
-        assert command("budget", "digits", f"{KEEP_ALL_BYTES - 1}", cwd=tmp_path).returncode == 0
+        assert command("budget", "digits", f"{KEEP_ALL_BYTES + BESIDE_BYTES - 1}", cwd=tmp_path).returncode == 0
         process.send_signal(signal.SIGKILL)
         process.wait()
     steps = surviving_header(run).progress.step + 5
     resumed = command("fit", "digits", f"train.steps={steps}", "--resume", "--json", "-q", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     report = json.loads(resumed.stdout)
-    assert report["budget_bytes"] == KEEP_ALL_BYTES - 1
+    assert report["budget_bytes"] == KEEP_ALL_BYTES + BESIDE_BYTES - 1
     assert report["measured_peak_bytes"] < KEEP_ALL_BYTES
 
 

@@ -9,12 +9,13 @@ import pytest
 from edgetrain.targets.profile import load_target
 from edgetrain.units import show_bytes
 from tests.edgetrain.cli.conftest import PLANNABLE, Command
+from tests.edgetrain.cli.live_runs import BESIDE_BYTES
 
 pytestmark = pytest.mark.compile
 
 
 def test_plan_says_who_holds_the_memory(command: Command, tmp_path: Path) -> None:
-    done = command("plan", "digits", "--budget", "1MB", cwd=tmp_path)
+    done = command("plan", "digits", "--budget", "1200kB", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("fits: peak ")
     for word in ("parameters", "activations", "recomputed: 0 runs", "paged: 0 tensors", "one step: "):
@@ -25,7 +26,7 @@ def test_plan_says_who_holds_the_memory(command: Command, tmp_path: Path) -> Non
 def test_a_tight_plan_recomputes_and_says_what_it_costs(command: Command, tmp_path: Path) -> None:
     roomy, tight = (
         json.loads(command("plan", "digits", PLANNABLE, "--json", "--budget", budget, cwd=tmp_path).stdout)
-        for budget in ("2MB", "930kB")
+        for budget in ("2MB", f"{930_000 + BESIDE_BYTES}")
     )
     assert tight["peak_bytes"] <= 930_000 < roomy["peak_bytes"]
     assert tight["recomputed"]
@@ -64,16 +65,16 @@ def test_a_model_needs_no_data_to_be_planned(command: Command, mlp: Path, tmp_pa
 
 
 def test_plan_draws_itself_and_sweeps_the_budget(command: Command, tmp_path: Path) -> None:
-    words = ("plan", "digits", "--budget", "800kB", "--sweep", "--html", "plan.html", "--png", "plan.png", "--json")
+    words = ("plan", "digits", "--budget", "1200kB", "--sweep", "--html", "plan.html", "--png", "plan.png", "--json")
     done = command(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     budgets = [point["budget_bytes"] for point in found["sweep"]]
     assert budgets == sorted(budgets)
-    assert budgets[-1] == found["keep_all_bytes"]
+    assert budgets[-1] == found["keep_all_bytes"] + found["beside_bytes"]
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert {"timeline-points", "sweep-time-points", "sweep-energy-points"} <= set(re.findall(r'id="([^"]+)"', page))
-    assert "budget 800kB" in page
+    assert "budget 1.2MB" in page
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -11,13 +11,22 @@ from pathlib import Path
 import pytest
 
 from edgetrain.run.files.checkpoint import NEWEST, read_header
+from edgetrain.units import show_bytes
 from tests.edgetrain.cli.conftest import PLANNABLE, SHORT, Command
-from tests.edgetrain.cli.live_runs import KEEP_ALL_BYTES, LONG, budget_events, running, trained_bytes, wait_until
+from tests.edgetrain.cli.live_runs import (
+    BESIDE_BYTES,
+    KEEP_ALL_BYTES,
+    LONG,
+    budget_events,
+    running,
+    trained_bytes,
+    wait_until,
+)
 
 pytestmark = pytest.mark.compile
 
-LEAST_BYTES = 930_000  # enough for a plan of that recipe with all parameters in memory
-ENOUGH_FOR_TWO = 2 * (LEAST_BYTES + KEEP_ALL_BYTES) // 2
+LEAST_BYTES = 930_000 + BESIDE_BYTES  # enough for a plan of that recipe with all parameters in memory
+ENOUGH_FOR_TWO = 2 * (LEAST_BYTES + KEEP_ALL_BYTES + BESIDE_BYTES) // 2
 
 
 def test_two_jobs_stay_inside_one_budget_and_the_first_grows_again_when_the_second_is_killed(
@@ -56,7 +65,10 @@ def test_a_job_for_which_there_is_no_room_says_who_holds_it_or_waits(
     with running(tmp_path, command_environment, *share, name="first") as process:
         refused = command("fit", *SHORT, PLANNABLE, *share, "--out", "runs/second", cwd=tmp_path)
         assert refused.returncode == 3
-        assert "error: no room in `one`: it is 1.395MB, and all its jobs need" in refused.stderr
+        assert (
+            f"error: no room in `one`: it is {show_bytes(LEAST_BYTES * 3 // 2)}, and all its jobs need"
+            in refused.stderr
+        )
         assert f"`{tmp_path / 'runs' / 'first'}` (process {process.pid}) holds" in refused.stderr
         assert not (tmp_path / "runs" / "second").exists()
         process.send_signal(signal.SIGKILL)

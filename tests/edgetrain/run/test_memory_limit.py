@@ -68,7 +68,8 @@ def programs(build_cache: BuildCache) -> tuple[Artifact, Artifact]:
     job = dataclasses.replace(job_with(build_cache), solver="keep-all")
     compiled = compile_job(job)
     whole = compiled.plan()
-    tight = compiled.asking(budget=Budget(memory_bytes=Bytes(whole.plan.peak_bytes * 8 // 10)), solver=Job.solver)
+    budget_bytes = whole.plan.peak_bytes * 8 // 10 + compiled.beside.resident_bytes
+    tight = compiled.asking(budget=Budget(memory_bytes=Bytes(budget_bytes)), solver=Job.solver)
     return whole.build().program, tight.plan().build().program
 
 
