@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -55,7 +56,26 @@ def fitting_part(part: Part, loss: str, graph: TrainGraph, output: str, *, name:
         return Part(features=part.features, labels=part.labels.astype(np.float32))  # whole numbers are values here
     if loss == CTC:
         return padded_rows(part, classes=shape[2], time_steps=shape[1], width=graph.tensors[LABELS].shape[1], name=name)
+    _require_row_shape(part, graph.tensors[LABELS].shape[1:], name=name)
     return part
+
+
+def _require_row_shape(part: Part, wanted: tuple[int, ...], *, name: str) -> None:
+    """A sample's label has as many numbers as the program takes; a class may stand for its one-hot row."""
+    found = part.labels.shape[1:]
+    is_class = not found and len(wanted) == 1 and np.issubdtype(part.labels.dtype, np.integer)
+    if is_class or math.prod(found) == math.prod(wanted):
+        return
+    raise DataError(
+        f"each label in {name} has {_numbers(found)}, and the model puts out {_numbers(wanted)} for a sample",
+        why=f"labels have the shape {part.labels.shape}",
+        fix=f"give labels of {_numbers(wanted)} each, or a model with {_numbers(found)} in its output",
+    )
+
+
+def _numbers(shape: tuple[int, ...]) -> str:
+    count = math.prod(shape)
+    return f"{count} number{'' if count == 1 else 's'}"
 
 
 def _with_whole_labels(part: Part) -> Part:

@@ -9,7 +9,8 @@ import pytest
 
 from edgetrain.dataset.samples import Dataset, Part
 from edgetrain.errors import DataError
-from edgetrain.run.loop.labels import check_label_kind
+from edgetrain.graph.ir import LABELS, Role, Tensor, TrainGraph, evaluated
+from edgetrain.run.loop.labels import check_label_kind, fitting_part
 
 
 def dataset(labels: Any) -> Dataset:
@@ -30,3 +31,35 @@ def test_values_are_no_classes_and_the_hint_says_what_they_need(labels: Any, exa
 @pytest.mark.parametrize("labels", [[0, 1], np.array([0.0, 2.0]), [999, 0], list(range(2000))])
 def test_whole_numbers_are_classes_however_they_are_stored(labels: Any) -> None:
     check_label_kind(dataset(labels), "cross-entropy")
+
+
+def graph(outputs: int) -> TrainGraph:
+    names = (LABELS, evaluated("y"))
+    tensors = {n: Tensor(name=n, shape=(4, outputs), dtype="float32", role=Role.INPUT) for n in names}
+    return TrainGraph(name="g", tensors=tensors, functions={})
+
+
+def fitted(labels: Any, outputs: int) -> Part:
+    part = dataset(labels).train
+    return fitting_part(part, "mse", graph(outputs), "y", name="the training part")
+
+
+@pytest.mark.parametrize(
+    ("labels", "outputs", "told"),
+    [
+        (np.zeros(6, np.float32), 3, "has 1 number, and the model puts out 3 numbers"),
+        (np.zeros((6, 2), np.float32), 1, "has 2 numbers, and the model puts out 1 number "),
+        (np.zeros((6, 2), np.int64), 3, "has 2 numbers, and the model puts out 3 numbers"),
+    ],
+)
+def test_labels_of_another_size_than_the_output_are_refused(labels: Any, outputs: int, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        fitted(labels, outputs)
+
+
+@pytest.mark.parametrize(
+    ("labels", "outputs"),
+    [(np.zeros((6, 3), np.float32), 3), (np.zeros((6, 1), np.float32), 1), (np.arange(3), 3), (np.arange(3), 1)],
+)
+def test_labels_of_the_outputs_size_and_classes_for_one_hot_rows_fit(labels: Any, outputs: int) -> None:
+    assert len(fitted(labels, outputs)) == len(labels)
