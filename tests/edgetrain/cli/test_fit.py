@@ -74,7 +74,7 @@ def test_resume_goes_on_with_the_stored_recipe_and_budget(command: Command, copi
     assert done.returncode == 0, done.stderr
     assert "resuming runs/digits" in done.stderr
     report = report_of(copied_run)
-    assert (report["steps"], report["budget_bytes"]) == (14, 1_000_000)
+    assert (report["steps"], report["budget_bytes"]) == (14, 1_200_000)
     assert report["recipe"]["data"]["limit"] == 256
     assert [(session["after_step"], session["steps"]) for session in report["sessions"]] == [(0, 7), (7, 7)]
     assert report["energy"]["steps"] == 14
