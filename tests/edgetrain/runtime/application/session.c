@@ -65,25 +65,33 @@ uint8_t* session_arena(void) { return session.arena; }
 
 int32_t session_open(void) { return edge_open(session.arena, EDGE_ARENA_BYTES, session.threads, "pages"); }
 
+static int32_t move_stored_tensor(bool write, uint32_t slot, uint8_t* memory) {
+#ifdef EDGE_BARE_METAL /* the storage is the application's own */
+  const size_t nbytes = edge_page_slots[slot].nbytes;
+  return write ? edge_page_out(slot, memory, nbytes) : edge_page_in(slot, memory, nbytes);
+#else
+  return write ? edge_stored_write(slot, memory) : edge_stored_read(slot, memory);
+#endif
+}
+
 static int32_t move_stored(bool write, uint8_t* memory) {
   int32_t status = EDGE_OK;
-#ifndef EDGE_BARE_METAL
   for (uint32_t slot = 0; slot < stored_tensors && status == EDGE_OK; slot++) {
-    status = write ? edge_stored_write(slot, memory) : edge_stored_read(slot, memory);
+    status = move_stored_tensor(write, slot, memory);
     memory += edge_page_slots[slot].nbytes;
   }
-#else
-  (void)write;
-  (void)memory;
-#endif
   return status;
 }
 
-int32_t session_train(void) {
+int32_t session_fill(void) {
   memset(session.arena, UNUSED, EDGE_ARENA_BYTES); /* nothing of an earlier run may help this one */
   memcpy(session.arena, session.persistent, EDGE_PERSISTENT_BYTES);
   memset(session.result, 0, result_bytes());
-  int32_t status = move_stored(true, session.stored);
+  return move_stored(true, session.stored);
+}
+
+int32_t session_train(void) {
+  int32_t status = session_fill();
   for (int step = 0; step < STEPS && status == EDGE_OK; step++) status = edge_step();
   if (status == EDGE_OK) status = edge_evaluate();
   if (status != EDGE_OK) return status;

@@ -16,6 +16,9 @@ uint8_t* session_arena(void);
 
 int32_t session_open(void); /* pages in `pages` of the working directory */
 
+/* Puts all that a training begins with where it belongs, and something else everywhere else. */
+int32_t session_fill(void);
+
 /* Fills in everything, takes two steps, evaluates, and copies everything out. Stops at the first failure. */
 int32_t session_train(void);
 
