@@ -63,7 +63,7 @@ def emit_driver(graph: TrainGraph, plan: Plan) -> str:
         '#include "internal.h"',
         _abi_guard(),
         _facts(layout, slots),
-        _slot_table(slots),
+        _slot_table(slots, len(plan.stored)),
         _kernel_declarations(graph),
     ]
     sections += [_function(graph, plan, plan.functions[name], slots) for name in graph.functions]
@@ -163,11 +163,12 @@ def _facts(layout: ArenaLayout, slots: Mapping[str, PageSlot]) -> str:
     return "\n".join(lines)
 
 
-def _slot_table(slots: Mapping[str, PageSlot]) -> str:
+def _slot_table(slots: Mapping[str, PageSlot], stored: int) -> str:
     rows = [f"    {{{s.file_offset}u, {s.nbytes}u}}, /* {s.number}: {comment(s.tensor)} */" for s in slots.values()]
     if not rows:
         rows = ["    {0u, 0u}, /* this program does not page */"]
-    return "\n".join(["const edge_page_slot edge_page_slots[] = {", *rows, "};"])
+    count = f"const uint32_t edge_stored_tensors = {stored}u;"
+    return "\n".join(["const edge_page_slot edge_page_slots[] = {", *rows, "};", count])
 
 
 def _kernel_declarations(graph: TrainGraph) -> str:

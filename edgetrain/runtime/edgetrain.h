@@ -45,7 +45,8 @@ extern "C" {
  * one), a negative one for these. edge_error() has the words. */
 enum {
   EDGE_OK = 0,
-  EDGE_ERROR_ARGUMENT = -1,  /* the arena is too small or misaligned, or the thread count is out of range */
+  EDGE_ERROR_ARGUMENT = -1,  /* the arena is too small or misaligned, the thread count is out of range, or no stored
+                                tensor has that slot */
   EDGE_ERROR_STATE = -2,     /* opened twice, or called before edge_open */
   EDGE_ERROR_THREADS = -3,   /* the system gave no thread */
   EDGE_ERROR_PAGE_FILE = -4, /* the page file could not be made in page_directory */

@@ -25,6 +25,7 @@ typedef struct {
 
 extern const edge_program_facts edge_program;
 extern const edge_page_slot edge_page_slots[];
+extern const uint32_t edge_stored_tensors; /* the first so many slots hold parameters and state between calls */
 
 /* arena.c: the open arena, or NULL. */
 extern uint8_t* edge_arena;

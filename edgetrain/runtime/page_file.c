@@ -47,18 +47,29 @@ static int open_and_unlink(const char* directory) {
     errno = ENAMETOOLONG;
     return -1;
   }
-  const int descriptor = mkstemp(path);
-  if (descriptor >= 0) unlink(path);
-  return descriptor;
+  const int descriptor = mkostemp(path, O_CLOEXEC);
+  if (descriptor < 0 || unlink(path) == 0) return descriptor;
+  const int system_error = errno; /* a file that keeps its name would outlive the process */
+  close(descriptor);
+  errno = system_error;
+  return -1;
 }
 
-static int open_unnamed(const char* directory) {
+static int try_open_unnamed(const char* directory) {
 #ifdef O_TMPFILE
   const int descriptor = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   /* Filesystems without O_TMPFILE say EOPNOTSUPP, kernels before 3.11 EISDIR. */
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
 #endif
   return open_and_unlink(directory);
+}
+
+/* The application's signals arrive in this thread: a call that they interrupt is made again. */
+static int open_unnamed(const char* directory) {
+  int descriptor;
+  do descriptor = try_open_unnamed(directory);
+  while (descriptor < 0 && errno == EINTR);
+  return descriptor;
 }
 
 static bool set_direct(bool wanted) {
@@ -68,12 +79,19 @@ static bool set_direct(bool wanted) {
 }
 
 /* Takes the disk space now, so that a full disk is found before the training and not in the middle of it. */
-static int reserve(uint64_t nbytes) {
+static int try_reserve(uint64_t nbytes) {
 #ifdef __linux__
   if (fallocate(file, 0, 0, (off_t)nbytes) == 0) return 0;
   if (errno != EOPNOTSUPP && errno != ENOSYS) return -1;
 #endif
   return ftruncate(file, (off_t)nbytes);
+}
+
+static int reserve(uint64_t nbytes) {
+  int status;
+  do status = try_reserve(nbytes);
+  while (status != 0 && errno == EINTR);
+  return status;
 }
 
 int32_t edge_page_file_open(const char* page_directory, uint64_t page_file_bytes) {

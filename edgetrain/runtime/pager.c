@@ -213,13 +213,23 @@ static int32_t finish(int32_t started) {
   return started != EDGE_OK ? started : drained;
 }
 
-int32_t edge_stored_read(uint32_t slot, void* to) {
+/* Between calls no transfer is under way whose words could be overwritten. */
+static int32_t check_stored(uint32_t slot, const void* memory) {
   if (edge_arena == NULL) return edge_fail(EDGE_ERROR_STATE);
+  if (slot < edge_stored_tensors && memory != NULL) return EDGE_OK;
+  edge_describe(memory == NULL ? "the memory of a stored tensor is NULL" : "no stored tensor has this slot", 0);
+  return EDGE_ERROR_ARGUMENT;
+}
+
+int32_t edge_stored_read(uint32_t slot, void* to) {
+  const int32_t status = check_stored(slot, to);
+  if (status != EDGE_OK) return status;
   return finish(edge_page_start_read(slot, to));
 }
 
 int32_t edge_stored_write(uint32_t slot, const void* from) {
-  if (edge_arena == NULL) return edge_fail(EDGE_ERROR_STATE);
+  const int32_t status = check_stored(slot, from);
+  if (status != EDGE_OK) return status;
   return finish(edge_page_start_write(slot, from));
 }
 

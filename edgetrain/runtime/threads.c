@@ -239,13 +239,17 @@ int32_t edge_threads_open(int32_t threads) {
   pool.threads = threads;
 
   pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
+  int system_error = pthread_attr_init(&attributes);
+  if (system_error != 0) {
+    pool.threads = 1;
+    edge_describe("a worker thread could not be started", system_error);
+    return EDGE_ERROR_THREADS;
+  }
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   /* The application's signal handlers (Ctrl-C) run in its own threads, never in ours. */
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int system_error = 0;
   int32_t started = 0;
   while (started < threads - 1 && system_error == 0) {
     system_error = pthread_create(&pool.workers[started], &attributes, work, (void*)(intptr_t)(started + 1));
