@@ -104,7 +104,7 @@ def test_where_nothing_fits_each_way_out_can_be_added_to_the_command(command: Co
 
 
 def test_a_calibrated_plan_is_made_of_measured_times(command: Command, tmp_path: Path) -> None:
-    words = ("plan", "digits", "train.batch=4", "--json")
+    words = ("plan", "digits", "--json")
     modelled, measured = (json.loads(command(*words, *more, cwd=tmp_path).stdout) for more in ((), ("--calibrate",)))
     assert (modelled["is_timed"], measured["is_timed"]) == (False, True)
     assert measured["seconds"] > 0
