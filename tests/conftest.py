@@ -113,7 +113,8 @@ def compiler_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     That the compiler's own process gives the same bytes is a test in `edgetrain/agreement/test_bit_for_bit.py`.
     """
-    monkeypatch.setattr("edgetrain.compiler.compile.run_compiler", compile_here)
+    for module in ("compile", "search.request", "search.try_entries"):
+        monkeypatch.setattr(f"edgetrain.compiler.{module}.run_compiler", compile_here)
 
 
 @pytest.fixture(scope="session")
