@@ -75,7 +75,6 @@ def _stored(stores: Path) -> list[Entry]:
 
 
 @pytest.mark.compile
-@pytest.mark.usefixtures("compiler_here")
 def test_what_was_measured_is_kept_for_the_target_and_fit_uses_it(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path / "stores")
     runner = runner_for(job, _scripted(tmp_path))
@@ -94,7 +93,6 @@ def test_what_was_measured_is_kept_for_the_target_and_fit_uses_it(build_cache: B
 
 
 @pytest.mark.compile
-@pytest.mark.usefixtures("compiler_here")
 def test_a_device_that_is_lost_midway_loses_nothing(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path / "stores")
     runner = runner_for(job, _scripted(tmp_path, answers=4))  # opens a kernel, and tries three times
@@ -109,7 +107,6 @@ def test_a_device_that_is_lost_midway_loses_nothing(build_cache: BuildCache, tmp
 
 
 @pytest.mark.compile
-@pytest.mark.usefixtures("compiler_here")
 def test_schedules_are_timed_in_earnest_through_a_command(build_cache: BuildCache, tmp_path: Path) -> None:
     """The device is this machine: its own instruction set under another name."""
     job = _job(build_cache, tmp_path / "stores")
@@ -126,7 +123,6 @@ def test_schedules_are_timed_in_earnest_through_a_command(build_cache: BuildCach
 
 
 @pytest.mark.compile
-@pytest.mark.usefixtures("compiler_here")
 def test_an_emulator_checks_and_stores_no_time(build_cache: BuildCache, tmp_path: Path) -> None:
     if shutil.which("qemu-aarch64-static") is None:
         pytest.skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
@@ -140,7 +136,6 @@ def test_an_emulator_checks_and_stores_no_time(build_cache: BuildCache, tmp_path
 
 
 @pytest.mark.compile
-@pytest.mark.usefixtures("compiler_here")
 def test_what_an_emulator_finds_wrong_is_kept_as_failed(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path / "stores")
     runner = Runner(command=(str(scripted_emulator(tmp_path, error="0.5")),), is_emulated=True)
@@ -153,7 +148,6 @@ def test_what_an_emulator_finds_wrong_is_kept_as_failed(build_cache: BuildCache,
 
 
 @pytest.mark.compile
-@pytest.mark.usefixtures("compiler_here")
 def test_a_device_on_which_nothing_can_be_tried_is_said(
     build_cache: BuildCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
