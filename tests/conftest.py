@@ -14,6 +14,7 @@ import pytest
 import edgetrain
 from edgetrain.errors import EdgetrainError
 from edgetrain.files.build_cache import BuildCache
+from tests.compiler_here import compile_here
 from tests.hints import problems
 
 _CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
@@ -104,6 +105,16 @@ def cache_home(session_folder: Path) -> Path:
 def build_cache(cache_home: Path) -> BuildCache:
     """The build cache of commands and in-process tests alike."""
     return BuildCache(cache_home / "edgetrain" / "builds")
+
+
+@pytest.fixture
+def compiler_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what comes before and after the compiler: it runs in their process, and TVM is imported once.
+
+    That the compiler's own process gives the same bytes is a test in `edgetrain/agreement/test_bit_for_bit.py`.
+    """
+    for module in ("compile", "search.request", "search.try_entries"):
+        monkeypatch.setattr(f"edgetrain.compiler.{module}.run_compiler", compile_here)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,14 @@ from edgetrain.cli.console import Console
 from edgetrain.errors import EdgetrainError
 from edgetrain.units import show_bytes, show_bytes_both
 
+# As the compiler's process loads it.
+_LOAD_TVM = """
+from edgetrain.compiler.quick_start import do_without_torch
+do_without_torch()
+import tvm
+tvm.target.Target("llvm")
+print(tvm.__version__)
+"""
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx", "tqdm", "ziglang")
 _LEAST_PYTHON = (3, 11)
 _LEAST_FREE_BYTES = 10**9
@@ -73,7 +81,7 @@ def _packages() -> list[Symptom]:
 
 def _tvm() -> list[Symptom]:
     """In a process of its own: a TVM that cannot be loaded may take its process with it."""
-    command = [sys.executable, "-c", "import tvm; tvm.target.Target('llvm'); print(tvm.__version__)"]
+    command = [sys.executable, "-c", _LOAD_TVM]
     fix = "pip install --force-reinstall apache-tvm apache-tvm-ffi, in the versions that edgetrain names"
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TVM_TIMEOUT_S, check=False)

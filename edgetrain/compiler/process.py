@@ -20,7 +20,7 @@ import onnx
 from edgetrain.compiler.client import out_of_memory, refused
 from edgetrain.compiler.compiled import FACTS, GRAPH, INITIAL, MODEL, kernels_file
 from edgetrain.compiler.lifetime import end_with_parent
-from edgetrain.compiler.quick_start import do_without_torch
+from edgetrain.compiler.quick_start import collect_rarely, do_without_torch
 from edgetrain.compiler.request import ZOO, CompileRequest, ModelSource
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, ScheduleStores, write_records
 from edgetrain.compiler.search.request import TUNED, TUNING, TuneRequest
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     end_with_parent()
+    collect_rarely()
     # The libraries below print to standard output when they please; the protocol needs a channel of its own.
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -22,7 +22,7 @@ SAMPLES, FEATURES, CLASSES = 320, 6, 3
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, cache_home: Path, compiler_here: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     return tmp_path

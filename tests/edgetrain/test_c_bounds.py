@@ -37,7 +37,7 @@ WRONG = (
     *((LABELS, value) for value in (CLASSES, -1, 10**9)),
 )
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("compiler_here")]
 
 
 def job_of(folder: Path, cache: BuildCache, data: dict[str, Any]) -> Job:

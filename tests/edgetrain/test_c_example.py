@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "artifact.md"
 STEPS = 20
 RATE = 0.001
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("compiler_here")]
 
 
 def example() -> str:

@@ -21,7 +21,7 @@ from edgetrain.run.loop.callbacks import Callback, Logs
 from edgetrain.targets.profile import load_target
 from edgetrain.units import Bytes, parse_bytes
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("compiler_here")]
 
 OVERRIDES = ("train.epochs=2", "train.batch=8", "data.limit=96", "data.test_limit=32", "train.optimizer=adam")
 STEPS = 20

@@ -221,9 +221,9 @@ def test_the_python_example_calls_the_api_with_arguments_it_has() -> None:
 
 
 @pytest.mark.compile
-def test_the_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_example_runs(cache_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = blocks(README, "python")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(text, "README.md", "exec"), names)

@@ -22,7 +22,7 @@ WEIGHTS = np.array([0.6, -0.7, 0.4], np.float32)
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, cache_home: Path, compiler_here: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     onnx.save(linear(np.zeros(3), 0.0), "fresh.onnx")

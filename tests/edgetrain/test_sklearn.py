@@ -28,12 +28,13 @@ from edgetrain.sklearn import EdgeClassifier, EdgeRegressor
 
 pytestmark = pytest.mark.compile
 
-CLASSIFIER = EdgeClassifier(hidden_layers=(16,), random_state=0)
-REGRESSOR = EdgeRegressor(hidden_layers=(16,), random_state=0)
+# In batches smaller than any check's data: the batch decides what is compiled, and checks bring 20 to 300 samples.
+CLASSIFIER = EdgeClassifier(hidden_layers=(16,), batch_size=8, random_state=0)
+REGRESSOR = EdgeRegressor(hidden_layers=(16,), batch_size=8, random_state=0)
 
 
 @pytest.fixture(autouse=True)
-def shared_cache(cache_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def shared_cache(cache_home: Path, compiler_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     monkeypatch.chdir(tmp_path)
 

@@ -29,6 +29,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 @pytest.mark.parametrize("name", CASES)
 def test_the_exported_model_is_the_trained_one(name: str, build_cache: BuildCache, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from edgetrain.compiler.lifetime import end_with_parent
-from edgetrain.compiler.quick_start import do_without_torch
+from edgetrain.compiler.quick_start import collect_rarely, do_without_torch
 from edgetrain.files.scratch import scratch_folder
 from edgetrain.targets.device import Codegen
 
@@ -22,6 +22,7 @@ def main() -> int:
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     hello = json.loads(sys.stdin.readline())
+    collect_rarely()
     do_without_torch()
     from edgetrain.compiler.measure.device_bench import DeviceBench
     from edgetrain.compiler.measure.kernel_library import KernelLibrary

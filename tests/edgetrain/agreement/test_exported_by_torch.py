@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,10 @@ def batches_of(name: str, count: int = 10) -> list[Batch]:
     return found
 
 
-def trained_in_torch(module: Any, batches: Sequence[Batch]) -> tuple[Trained, Any]:
-    """PyTorch's own training in float64, and the module it made."""
-    module = copy.deepcopy(module).double().train()
+@functools.cache
+def trained_in_torch(name: str, count: int = 10) -> tuple[Trained, Any]:
+    """PyTorch's own training in float64, and the module it made: the same however it is exported."""
+    module, batches = module_of(name).double().train(), batches_of(name, count)
     optimizer = torch.optim.SGD(module.parameters(), lr=RATE, momentum=MOMENTUM)
     initial, losses = arrays(module), []
     for batch in batches:
@@ -120,7 +122,7 @@ def test_every_tensor_ends_where_pytorch_moves_it(
     module, batches = module_of(name), batches_of(name)
     proto = exported(module, way, batches[0], tmp_path)
     found = workshop.train_model(proto, batches, OPTIONS, learning_rate=RATE)
-    wanted, _ = trained_in_torch(module, batches)
+    wanted, _ = trained_in_torch(name)
     agrees_by_name(found, wanted, missing=missing)
 
 
@@ -131,7 +133,7 @@ def test_a_transformer_whose_matrices_the_exporter_turned_and_merged_learns_the_
     module, batches = module_of("TinyTransformer"), batches_of("TinyTransformer")
     proto = exported(module, way, batches[0], tmp_path)
     found = workshop.train_model(proto, batches, OPTIONS, learning_rate=RATE)
-    wanted, _ = trained_in_torch(module, batches)
+    wanted, _ = trained_in_torch("TinyTransformer")
     assert relative_difference(np.array(found.losses), np.array(wanted.losses)) < VALUE_TOLERANCE
     assert sum(a.size for a in found.final.values()) == sum(p.numel() for p in module.parameters())
 
@@ -141,7 +143,7 @@ def test_a_module_exported_in_training_mode_learns_the_same(workshop: Workshop, 
     proto = exported(module, "torchscript", batches[0], tmp_path, mode="train")
     assert any(a.name == "training_mode" and a.i for node in proto.graph.node for a in node.attribute)
     found = workshop.train_model(proto, batches, OPTIONS, learning_rate=RATE)
-    wanted, _ = trained_in_torch(module, batches)
+    wanted, _ = trained_in_torch("TinyResNet")
     assert relative_difference(np.array(found.losses), np.array(wanted.losses)) < VALUE_TOLERANCE
 
 
@@ -156,7 +158,7 @@ def test_without_its_batch_norms_a_resnet_still_reaches_pytorchs_accuracy(
     compiled = workshop.compile(proto, OPTIONS)
     assert "folded BatchNorm" in "".join(compiled.facts["warnings"])
     found = workshop.train(compiled, batches, OPTIONS, learning_rate=RATE)
-    _, wanted = trained_in_torch(module, batches)
+    _, wanted = trained_in_torch("TinyResNet", 120)
     program = workshop.build(compiled, workshop.plan(compiled))
     right = []
     with workshop.engine(program) as engine:

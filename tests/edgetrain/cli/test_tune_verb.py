@@ -77,11 +77,11 @@ def test_a_deep_search_keeps_to_either_limit(limit: dict[str, float | None], dee
 
 @pytest.mark.compile
 def test_a_deep_search_says_what_ranked_its_candidates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("edgetrain.tuning.tune.deep_cost_model", lambda: "random")
     monkeypatch.setattr("edgetrain.pipeline.job.schedules_dir", lambda: tmp_path)
-    assert main(["tune", "digits", "train.batch=8", "--trials", "4", "--deep", "--json"]) == 0
+    assert main(["tune", str(mlp), "train.batch=8", "--trials", "4", "--deep", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["deep"] == "random"
     assert 0 < report["trials"] <= 4

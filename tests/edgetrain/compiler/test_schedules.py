@@ -33,7 +33,7 @@ from edgetrain_tuner.schedule import RULES_VERSION, Schedule
 from tests.edgetrain.compiler.test_compile import _request
 from tests.edgetrain.processors import processor
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("compiler_here")]
 
 CODEGEN = processor("x86_64-linux-gnu", "test")  # of schedules; kernels are compiled for this machine
 TARGET = Target(isa="x86-64", cpu="test", vector_bits=128, vector_registers=16, cores=1, cache_bytes=0)

@@ -36,7 +36,7 @@ def build() -> Build:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, cache_home: Path, compiler_here: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     return tmp_path

@@ -194,6 +194,7 @@ def test_a_plan_is_of_the_model_that_fit_trains(tmp_path: Path) -> None:
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_run_goes_on_with_the_head_that_it_began_with(build_cache: BuildCache, tmp_path: Path) -> None:
     lines = [f"{i % 3 - 1},{i % 2},{NAMES[i % 3]}\n" for i in range(48)]
     (tmp_path / "a.csv").write_text("u,v,label\n" + "".join(lines))
@@ -216,6 +217,7 @@ def test_a_run_goes_on_with_the_head_that_it_began_with(build_cache: BuildCache,
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_resumed_run_numbers_its_classes_as_it_began(build_cache: BuildCache, tmp_path: Path) -> None:
     lines = [f"{i % 3 - 1},{i % 2},{NAMES[i % 3]}\n" for i in range(48)]
     (tmp_path / "a.csv").write_text("u,v,label\n" + "".join(lines))

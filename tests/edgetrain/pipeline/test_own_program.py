@@ -23,7 +23,7 @@ from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.trained import open_run, predict
 from edgetrain.targets.profile import HOST, load_target
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("compiler_here")]
 
 X = np.random.default_rng(0).random((4, 1, 8, 8), dtype=np.float32)
 

@@ -82,6 +82,7 @@ def _job(build_cache: BuildCache, recipe: Recipe) -> Job:
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_program_trains_on_mixed_labels_with_weights_and_resumes_to_the_same_bits(
     build_cache: BuildCache, tmp_path: Path
 ) -> None:

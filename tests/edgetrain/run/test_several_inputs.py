@@ -54,6 +54,7 @@ def job_of(folder: Path, cache: BuildCache, data: dict[str, Any]) -> Job:
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_model_with_two_inputs_learns_and_predicts(build_cache: BuildCache, tmp_path: Path) -> None:
     data = arrays()
     job = job_of(tmp_path, build_cache, data)
@@ -69,6 +70,7 @@ def test_a_model_with_two_inputs_learns_and_predicts(build_cache: BuildCache, tm
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_an_input_that_the_data_lacks_is_named_before_training(build_cache: BuildCache, tmp_path: Path) -> None:
     data = arrays()
     data["x.value"] = data.pop("x.values")

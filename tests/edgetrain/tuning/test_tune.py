@@ -45,6 +45,7 @@ def _job(build_cache: BuildCache, stores: Path, *overrides: str) -> Job:
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_tuning_measures_stores_and_reports(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path, "train.batch=8")
     stages: list[tuple[str, int, int]] = []
@@ -65,6 +66,7 @@ def test_tuning_measures_stores_and_reports(build_cache: BuildCache, tmp_path: P
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_second_search_goes_on_where_the_first_ended(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path, "train.batch=8")
     first = tune(job, Allowance(trials=4), today="2026-01-31")
@@ -77,6 +79,7 @@ def test_a_second_search_goes_on_where_the_first_ended(build_cache: BuildCache, 
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_deep_search_tries_both_kinds_of_schedules(build_cache: BuildCache, tmp_path: Path) -> None:
     job = _job(build_cache, tmp_path, "train.batch=8")
     report = tune(job, Allowance(trials=16, deep=True), today="2026-01-31")
@@ -119,6 +122,7 @@ def _entries_of(job: Job) -> list[Entry]:
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_another_model_starts_with_transferred_schedules_and_says_so(build_cache: BuildCache, tmp_path: Path) -> None:
     with ScheduleStores(folder=tmp_path / "stores").opened() as levels:
         levels.user.put_all(_entries_of(_job(build_cache, tmp_path / "none", "train.batch=8")))
@@ -133,6 +137,7 @@ def test_another_model_starts_with_transferred_schedules_and_says_so(build_cache
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_resumed_run_keeps_the_schedules_it_began_with(build_cache: BuildCache, tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     whole = fit(_job(build_cache, stores, "train.batch=8", "train.epochs=2"), tmp_path / "whole")
@@ -175,6 +180,7 @@ def slow_entry(job: Job, *, claimed: float = 5.0) -> Entry:
 
 
 @pytest.mark.compile
+@pytest.mark.usefixtures("compiler_here")
 def test_a_boast_is_outraced_in_earnest_and_the_next_fit_knows(build_cache: BuildCache, tmp_path: Path) -> None:
     """With the process that really measures."""
     stores = tmp_path / "stores"

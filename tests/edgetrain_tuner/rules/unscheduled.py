@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,10 +31,24 @@ def assert_computes_the_same(function: Any, rule: Rule, machine: Machine) -> Non
 
 def assert_same_result(function: Any, rewritten: Any) -> None:
     """Both kernels compute the same from random numbers, but for the order of sums."""
-    random = np.random.default_rng(3)
-    arrays = [_drawn(random, p.ty) for p in function.params[:-1]]
-    expected = run(function, arrays)
+    arrays, expected = _expected(_Unscheduled(text=str(function), function=function))
     np.testing.assert_allclose(run(rewritten, arrays), expected, rtol=0, atol=TOLERANCE * np.abs(expected).max())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unscheduled:
+    """A kernel, as equal as its text."""
+
+    text: str
+    function: Any = field(compare=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _expected(kernel: _Unscheduled) -> tuple[list[Any], Any]:
+    """Random inputs and what the kernel makes of them: compiled once for all schedules that it is compared with."""
+    random = np.random.default_rng(3)
+    arrays = [_drawn(random, p.ty) for p in kernel.function.params[:-1]]
+    return arrays, run(kernel.function, arrays)
 
 
 def _drawn(random: np.random.Generator, ty: Any) -> Any:

@@ -33,7 +33,7 @@ from tests.edgetrain.compiler.test_schedules import CODEGEN, TARGET, _found, _pr
 from tests.edgetrain_tuner.measure.stand_in import AVX2
 from tests.edgetrain_tuner.measure.test_bench import product, tile_of
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("compiler_here")]
 
 ROOT = Path(__file__).resolve().parents[4]
 MACHINE = "7" * 16
