@@ -26,11 +26,8 @@ def mutate_json(data: bytes, random: Random, change: Change) -> bytes:
         return change(data)
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError):
-        return change(data)
-    for _ in range(random.choice((1, 1, 1, 2, 3))):
-        value = _changed(value, random, change)
-    try:
+        for _ in range(random.choice((1, 1, 1, 2, 3))):
+            value = _changed(value, random, change)
         return json.dumps(value, indent=random.choice((None, 1))).encode()
     except (ValueError, RecursionError):
         return change(data)
