@@ -225,10 +225,10 @@ def from_json(text: str) -> TrainGraph:
     """The inverse of `to_json`. Raises `InternalError` for another format or a broken graph."""
     try:
         graph = _read(parse_json(text))
+        validate(graph)
+        return graph
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InternalError(f"the graph is broken: {type(error).__name__}: {error}") from error
-    validate(graph)
-    return graph
 
 
 def _read(data: Mapping[str, Any]) -> TrainGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ def head_size(model: onnx.ModelProto, head: str = "", *, output: str = "") -> He
     found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
     _require_own(graph, found)
     shape = _shape(graph, found.weight)
+    _require_sizes(found, shape)
     outputs = shape[found.outputs_axis]
     name = found.weight.removesuffix(".weight") if found.weight.endswith(".weight") else found.node.name
     return HeadSize(name=name or found.node.output[0], inputs=math.prod(shape) // outputs, outputs=outputs)
@@ -163,6 +164,7 @@ def _replace_weights(graph: Any, head: _Head, classes: int, seed: int) -> int:
     """Writes the new parameters; returns the old number of classes."""
     _require_own(graph, head)
     old = _read(graph, head.weight)
+    _require_sizes(head, old.shape)
     axis = head.outputs_axis
     features = old.shape[:axis] + old.shape[axis + 1 :]
     fresh = np.random.Generator(np.random.PCG64(seed)).standard_normal((classes, *features))
@@ -186,20 +188,38 @@ def _require_own(graph: Any, head: _Head) -> None:
             )
 
 
+def _require_sizes(head: _Head, shape: Sequence[int]) -> None:
+    """Raises `ModelError` for a weight that is no matrix or filter: nothing in it counts outputs."""
+    if len(shape) < 2 or min(shape) < 1:
+        raise ModelError(
+            f"the head `{head.node.name or head.node.output[0]}` cannot be replaced",
+            why=f"its weight `{head.weight}` has the shape {list(shape)}",
+            fix="leave out `model.classes`, or name another layer with `model.head`",
+        )
+
+
 def _shape(graph: Any, name: str) -> tuple[int, ...]:
     """Of a stored tensor, whose values may lie in another file."""
-    stored = next((t for t in graph.initializer if t.name == name), None)
-    if stored is None:
-        stored = _attribute(next(n for n in graph.node if name in n.output), "value", None)
-    return tuple(int(d) for d in stored.dims)
+    return tuple(int(d) for d in _stored(graph, name).dims)
 
 
 def _read(graph: Any, name: str) -> Array:
-    for tensor in graph.initializer:
-        if tensor.name == name:
-            return np.asarray(numpy_helper.to_array(tensor))
-    node = next(n for n in graph.node if name in n.output)
-    return np.asarray(numpy_helper.to_array(_attribute(node, "value", None)))
+    try:
+        return np.asarray(numpy_helper.to_array(_stored(graph, name)))
+    except (ValueError, TypeError) as error:  # what ONNX raises for bytes that do not make the shape
+        raise ModelError(
+            f"the tensor `{name}` of the model cannot be read", why=str(error), fix="export the model again"
+        ) from error
+
+
+def _stored(graph: Any, name: str) -> Any:
+    """The tensor with its values, or where they are. Raises `ModelError` for a constant that is no tensor."""
+    found = next((t for t in graph.initializer if t.name == name), None)
+    if found is None:
+        found = _attribute(next(n for n in graph.node if name in n.output), "value", None)
+    if not isinstance(found, onnx.TensorProto):
+        raise ModelError(f"the constant `{name}` of the model is no tensor", fix="export the model again")
+    return found
 
 
 def _write(graph: Any, name: str, value: Array) -> None:

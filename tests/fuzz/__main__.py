@@ -21,7 +21,15 @@ from pathlib import Path
 from tests.fuzz.harness import reader_names
 from tests.fuzz.one_reader import Limits, Outcome, fuzz_reader
 
-_COLUMNS = (("reader", 18), ("executions", 11), ("features", 9), ("blocks", 7), ("corpus", 7), ("seconds", 8), ("findings", 9))
+_COLUMNS = (
+    ("reader", 18),
+    ("executions", 11),
+    ("features", 9),
+    ("blocks", 7),
+    ("corpus", 7),
+    ("seconds", 8),
+    ("findings", 9),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("readers", nargs="+", metavar="READER", help=f"all, or of: {', '.join(reader_names())}")
     parser.add_argument("--seconds", type=float, default=60.0, help="for all of them together: 60 without it")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations: equal seeds begin alike")
-    parser.add_argument("--corpus", type=Path, help="keep what reaches new code there, a folder a reader, and begin with it")
+    parser.add_argument(
+        "--corpus", type=Path, help="keep what reaches new code there, a folder a reader, and begin with it"
+    )
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where inputs that fail are left")
     parser.add_argument("--json", type=Path, help="write the table there, too")
     parser.add_argument("--timeout", type=int, default=20, help="seconds that one input may take: 20 without it")
@@ -59,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for finding in outcome.findings:
             print(f"\n{outcome.reader}: {finding.path}\n  {finding.what}", flush=True)
     if options.json:
-        options.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1, default=str) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps([asdict(o) for o in outcomes], indent=1, default=str) + "\n", encoding="utf-8"
+        )
     return 1 if any(outcome.findings for outcome in outcomes) else 0
 
 
@@ -73,7 +85,9 @@ def _row(outcome: Outcome) -> str:
         round(outcome.seconds),
         len(outcome.findings),
     )
-    return "".join(f"{c:<{w}}" if i == 0 else f"{c:>{w}}" for i, (c, (_, w)) in enumerate(zip(cells, _COLUMNS, strict=True)))
+    return "".join(
+        f"{c:<{w}}" if i == 0 else f"{c:>{w}}" for i, (c, (_, w)) in enumerate(zip(cells, _COLUMNS, strict=True))
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,16 @@ from random import Random
 from tests.fuzz.harness import Harness, harness_of
 
 # The package, and of what it reads with only what is small: instrumented code is several times slower.
-_INSTRUMENTED = ["edgetrain", "edgetrain_tuner", "tomllib", "wave", "pickletools", "email", "html.parser", "http.server"]
+_INSTRUMENTED = [
+    "edgetrain",
+    "edgetrain_tuner",
+    "tomllib",
+    "wave",
+    "pickletools",
+    "email",
+    "html.parser",
+    "http.server",
+]
 
 
 def main(name: str, growth_mb: str, findings: str, *flags: str) -> None:

@@ -66,7 +66,7 @@ def _images() -> Files:
     colour = Image.fromarray(_PIXELS)
     exif = Image.Exif()
     exif[0x0112] = 6  # orientation
-    deep = Image.fromarray((_PIXELS[:, :, 0].astype(np.uint16) << 8))
+    deep = Image.fromarray(_PIXELS[:, :, 0].astype(np.uint16) << 8)
     made: dict[str, tuple[Any, str, dict[str, Any]]] = {
         "colour.png": (colour, "PNG", {}),
         "alpha.png": (colour.convert("RGBA"), "PNG", {}),
@@ -114,7 +114,9 @@ def _parquet() -> Files:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({"a": [1.5, None, 3.0, 4.0], "word": ["x", "y", "x", None], "n": [1, 2, 3, 4], "label": [0, 1, 0, 1]})
+    table = pa.table(
+        {"a": [1.5, None, 3.0, 4.0], "word": ["x", "y", "x", None], "n": [1, 2, 3, 4], "label": [0, 1, 0, 1]}
+    )
     files = {}
     for name, options in (("plain", {"compression": "none"}), ("packed", {"compression": "gzip"})):
         out = io.BytesIO()
@@ -153,7 +155,23 @@ def _tokenizers() -> Files:
 
 
 def _vocabularies() -> Files:
-    pieces = "[PAD] [UNK] [CLS] [SEP] dear friend , the deja - vu ##s ##end 東 京".split()
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "dear",
+        "friend",
+        ",",
+        "the",
+        "deja",
+        "-",
+        "vu",
+        "##s",
+        "##end",
+        "東",
+        "京",
+    ]
     return {"bert": ("\n".join(pieces) + "\n").encode()}
 
 
@@ -168,7 +186,11 @@ def _idx() -> Files:
 
 def _mails() -> Files:
     html = b"<p>Dear <b>friend</b> &amp; co<script>x</script><!-- c --></p>"
-    parts = b"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/html; charset=latin-1\n\n" + html + b"\n--b--\n"
+    parts = (
+        b"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/html; charset=latin-1\n\n"
+        + html
+        + b"\n--b--\n"
+    )
     coded = b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\nRGVhciBmcmllbmQ=\n"
     return {
         "plain": b"From: a@b\nSubject: =?utf-8?q?caf=C3=A9?=\n\nDear friend\n",
@@ -180,7 +202,10 @@ def _mails() -> Files:
 def _weights() -> Files:
     from safetensors.numpy import save
 
-    return {"safetensors": save({"a": np.arange(4, dtype=np.float32), "b": np.ones((2, 2), np.int64)}), "torch": _torch_state()}
+    return {
+        "safetensors": save({"a": np.arange(4, dtype=np.float32), "b": np.ones((2, 2), np.int64)}),
+        "torch": _torch_state(),
+    }
 
 
 def _torch_state() -> bytes:

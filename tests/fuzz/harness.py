@@ -61,12 +61,16 @@ def documented(*others: type[Exception]) -> Iterator[None]:
     except InternalError:
         raise
     except EdgetrainError as error:
-        str(error).encode(errors="replace")
-        json.dumps(error.to_json())
-        assert error.what, "an error says what happened"
-        assert error.exit_code in (2, 3, 4, 5, 6), f"exit code {error.exit_code} is for none of a reader's errors"
+        _require_shown(error)
     except others:
         pass
+
+
+def _require_shown(error: EdgetrainError) -> None:
+    str(error).encode(errors="replace")
+    json.dumps(error.to_json())
+    assert error.what, "an error says what happened"
+    assert error.exit_code in (2, 3, 4, 5, 6), f"exit code {error.exit_code} is for none of a reader's errors"
 
 
 @contextlib.contextmanager

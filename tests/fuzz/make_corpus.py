@@ -35,7 +35,9 @@ _MOST_MODELS, _MOST_MODEL_BYTES = 40, 1500
 
 def main() -> None:
     argparse.ArgumentParser(
-        prog="python -m tests.fuzz.make_corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.fuzz.make_corpus",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     ).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = _trained(Path(folder))
@@ -88,7 +90,14 @@ def _program(run: Path) -> Files:
 
 def _exchange(run: Path) -> Files:
     rung = {"planned_peak_bytes": 4096, "beside_bytes": 512, "planned_seconds": 0.5, "program": "/runs/a/program"}
-    live = {"format": "edgetrain.live/1", "step": 3, "steps": 9, "budget_bytes": 8192, "limit_bytes": None, "rung": rung}
+    live = {
+        "format": "edgetrain.live/1",
+        "step": 3,
+        "steps": 9,
+        "budget_bytes": 8192,
+        "limit_bytes": None,
+        "rung": rung,
+    }
     live |= {"measured_peak_bytes": 4000, "since_step": 1, "rungs": [rung], "compiled_directory": "/cache/a"}
     live |= {"compiled_key": "a", "answered": "1", "refusal": ""}
     request = {"format": "edgetrain.live/1", "id": "1", "budget_bytes": 4096, "rung": rung, "compiled_key": "a"}
@@ -121,14 +130,17 @@ def _recipes() -> Files:
     between = b"\n%%%\n"
     digits = data_path("recipes", "digits.toml").read_bytes()
     extending = b'extends = "base.toml"\n[train]\nepochs = 2\n[model.head]\nreplace = "fc1"\nclasses = 4\n'
-    overrides = b"train.batch=4\ndata.augment.flip=horizontal\nmodel.classes=none\nupdate.mode=lora\ndata.mean=[0.5, 0.5]"
+    overrides = (
+        b"train.batch=4\ndata.augment.flip=horizontal\nmodel.classes=none\nupdate.mode=lora\ndata.mean=[0.5, 0.5]"
+    )
     plain = b'name = "a"\n[model]\nsource = "zoo:digits-cnn"\n[data]\nsource = "bundled:digits"\n'
     return {
         "digits": digits,
         "extends": extending + between + plain,
         "overrides": between + b"" + between + overrides,
         "itself": b'extends = "recipe.toml"' + between + b'extends = "recipe.toml"',
-        "inputs": plain + b'metric = "mse"\n[model.inputs]\nx = [3, 4]\n[train]\nloss = "mse"\nclass_weights = [1, 2.5]\n',
+        "inputs": plain
+        + b'metric = "mse"\n[model.inputs]\nx = [3, 4]\n[train]\nloss = "mse"\nclass_weights = [1, 2.5]\n',
     }
 
 

@@ -13,8 +13,8 @@ from tests.fuzz.harness import Change
 
 # Values at the ends of what JSON can say: some are too large for a float, some for 64 bits, some for neither.
 _VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, -(2**63), 2**64, 10**20, 10**400, -(10**400), 0.5, -0.0, 1e308, 1e-320,
-    float("inf"), float("-inf"), float("nan"), "", "a", "\x00", "\ud800", "é", "../..", "/dev/null", "none", "1e999",
+    None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, -(2**63), 2**64, 10**20, 10**400, -(10**400), 0.5, -0.0, 1e308,
+    1e-320, float("inf"), float("-inf"), float("nan"), "", "a", "\x00", "\ud800", "é", "../..", "/dev/null", "none", "1e999",
     [], {}, [[]], [{}], {"": None}, [0, 1], ["a"], [None],
 )  # fmt: skip
 _MOST_MEMBER_BYTES = 1 << 16

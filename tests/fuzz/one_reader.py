@@ -85,7 +85,12 @@ def _run_once(name: str, limits: Limits, corpus: Path, findings: Path) -> tuple[
     with tempfile.TemporaryDirectory(prefix="edgetrain-fuzz-", dir=_memory_folder()) as scratch:
         command = [sys.executable, "-m", "tests.fuzz.child", name, str(limits.growth_mb), str(findings)]
         command += [f"-max_total_time={max(1, round(limits.seconds))}", f"-seed={limits.seed + 1}"]
-        command += [f"-timeout={limits.timeout_s}", f"-artifact_prefix={findings}/", "-print_final_stats=1", "-max_len=65536"]
+        command += [
+            f"-timeout={limits.timeout_s}",
+            f"-artifact_prefix={findings}/",
+            "-print_final_stats=1",
+            "-max_len=65536",
+        ]
         command += [str(corpus), *(str(folder / name) for folder in (CORPUS, FOUND) if (folder / name).is_dir())]
         paths = [str(FOLDER.parents[1]), str(FOLDER.parents[1] / "tuner"), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "TMPDIR": scratch, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -22,9 +22,7 @@ def test_a_minute_finds_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.fuzz", "all", "--seconds", str(_SECONDS), "--seed", "1", "--timeout", "120"]
     command += ["--findings", str(tmp_path / "findings"), "--json", str(table)]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = subprocess.run(
-        command, cwd=FOLDER.parents[1], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=FOLDER.parents[1], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     readers = {row["reader"]: row for row in json.loads(table.read_text(encoding="utf-8"))}
     assert set(readers) == set(reader_names())
@@ -42,8 +40,6 @@ def test_a_finding_is_kept_and_fails_the_run(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "tests.fuzz", "live_exchange", "--seconds", "5", "--findings", str(findings)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        command, cwd=FOLDER.parents[1], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=FOLDER.parents[1], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1, f"{done.stdout}\n{done.stderr}"
     assert [path for path in (findings / "live_exchange").iterdir() if path.suffix != ".txt"]

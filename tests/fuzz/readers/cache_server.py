@@ -13,8 +13,25 @@ from edgetrain_tuner.cache.serve import Service, _Handler
 from edgetrain_tuner.cache.store import Store
 
 WORDS = (
-    *(b"GET ", b"PUT ", b"HEAD ", b" HTTP/1.1\r\n", b" HTTP/0.9\r\n", b" HTTP/1.0\r\n", b"/v1/schedules/", b"/v1/classes/"),
-    *(b"/v1/changes?since=", b"a" * 64, b"Content-Length: ", b"Authorization: Bearer secret", b"\r\n\r\n", b"//[", b"%00"),
+    *(
+        b"GET ",
+        b"PUT ",
+        b"HEAD ",
+        b" HTTP/1.1\r\n",
+        b" HTTP/0.9\r\n",
+        b" HTTP/1.0\r\n",
+        b"/v1/schedules/",
+        b"/v1/classes/",
+    ),
+    *(
+        b"/v1/changes?since=",
+        b"a" * 64,
+        b"Content-Length: ",
+        b"Authorization: Bearer secret",
+        b"\r\n\r\n",
+        b"//[",
+        b"%00",
+    ),
     *(b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"Connection: keep-alive", b"\r\n "),
 )
 _ANSWER = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")

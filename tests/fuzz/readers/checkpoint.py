@@ -1,4 +1,4 @@
-"""A checkpoint: its header is changed and sealed again, since nothing that its check sum does not fit is interpreted."""
+"""A checkpoint: its header is changed and sealed again, since nothing without a fitting check sum is interpreted."""
 
 from __future__ import annotations
 

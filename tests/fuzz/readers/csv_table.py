@@ -7,7 +7,20 @@ from edgetrain.dataset.series import read_series
 from edgetrain.recipes import MISSING, DataSection, SeriesSection
 from tests.fuzz.harness import documented, file_of
 
-WORDS = (b"label", b"series,group,label", b"1,5;", b"\xff\xfe", b"\xef\xbb\xbf", b"1e999", b"nan", b'"', b"1_0", b"\r", b"\x00", b"|")
+WORDS = (
+    b"label",
+    b"series,group,label",
+    b"1,5;",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf",
+    b"1e999",
+    b"nan",
+    b'"',
+    b"1_0",
+    b"\r",
+    b"\x00",
+    b"|",
+)
 
 
 def one_input(data: bytes) -> None:

@@ -6,12 +6,21 @@ import numpy as np
 
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.npz import read_npz, read_npz_arrays, read_npz_features
-from edgetrain.recipes import DataSection, SeriesSection
 from edgetrain.dataset.series import read_series
+from edgetrain.recipes import DataSection, SeriesSection
 from tests.fuzz.harness import documented, file_of
 from tests.fuzz.mutations import mutate_zip
 
-WORDS = (b"'descr': ", b"'fortran_order': True", b"'shape': (", b"'<f8'", b"'|O'", b"'>i2'", b"'|S1'", b"\x93NUMPY\x02\x00")
+WORDS = (
+    b"'descr': ",
+    b"'fortran_order': True",
+    b"'shape': (",
+    b"'<f8'",
+    b"'|O'",
+    b"'>i2'",
+    b"'|S1'",
+    b"\x93NUMPY\x02\x00",
+)
 
 mutate = mutate_zip
 

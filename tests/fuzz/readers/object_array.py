@@ -9,7 +9,16 @@ from tests.fuzz.harness import documented, file_of
 
 WORDS = (
     *(b"cnumpy\nndarray\n", b"cnumpy\ndtype\n", b"cnumpy._core.multiarray\n_reconstruct\n", b"c_codecs\nencode\n"),
-    *(b"latin1", b"\x8c\x02f8", b"\x8c\x02O8", b"\x89\x88\x87R", b"t\x94b.", b"K\x00\x85", b"'descr': '|O'", b"'shape': ()"),
+    *(
+        b"latin1",
+        b"\x8c\x02f8",
+        b"\x8c\x02O8",
+        b"\x89\x88\x87R",
+        b"t\x94b.",
+        b"K\x00\x85",
+        b"'descr': '|O'",
+        b"'shape': ()",
+    ),
 )
 
 

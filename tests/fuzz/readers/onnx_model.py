@@ -9,8 +9,9 @@ import onnx
 from benchmarks.importing.fuzzing import BATCH
 from benchmarks.importing.onnx_mutations import mutate as broken
 from edgetrain.model.class_outputs import class_names_of, class_outputs
+from edgetrain.model.head import replace_head
 from edgetrain.model.importer import import_model
-from edgetrain.model.load import load_onnx
+from edgetrain.model.load import load_onnx, require_texts
 from edgetrain.model.output import trained_output
 from tests.fuzz.harness import Change, documented, file_of
 
@@ -21,6 +22,7 @@ def one_input(data: bytes) -> None:
             model = load_onnx(path)
             class_names_of(model)
             class_outputs(model)
+            replace_head(model, 7, seed=0)
         with documented():
             _import(data)
 
@@ -31,6 +33,7 @@ def _import(data: bytes) -> None:
         model = onnx.ModelProto.FromString(data)
     except Exception:  # protobuf's, of bytes that do not parse
         return
+    require_texts(model.graph)
     import_model(model, name="model", batch=BATCH, output=trained_output(model))
 
 

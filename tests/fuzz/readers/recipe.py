@@ -10,15 +10,43 @@ from tests.fuzz.harness import documented, file_of
 
 _BETWEEN = b"\n%%%\n"
 WORDS = (
-    *(b"[model]", b"[data]", b"[train]", b"[update]", b"[data.audio]", b"[data.augment]", b"extends = ", b'"base.toml"'),
-    *(b'"recipe.toml"', b"source = ", b"head = {replace = ", b"classes = ", b"inputs = {", b"inf", b"nan", b"0x", b"none"),
-    *(b"train.loss=", b"data.augment.flip=", b"model.head=", b"class_weights = ", b'"""', b"\\uD800", b"1" * 400, b"1979-05-27"),
+    *(
+        b"[model]",
+        b"[data]",
+        b"[train]",
+        b"[update]",
+        b"[data.audio]",
+        b"[data.augment]",
+        b"extends = ",
+        b'"base.toml"',
+    ),
+    *(
+        b'"recipe.toml"',
+        b"source = ",
+        b"head = {replace = ",
+        b"classes = ",
+        b"inputs = {",
+        b"inf",
+        b"nan",
+        b"0x",
+        b"none",
+    ),
+    *(
+        b"train.loss=",
+        b"data.augment.flip=",
+        b"model.head=",
+        b"class_weights = ",
+        b'"""',
+        b"\\uD800",
+        b"1" * 400,
+        b"1979-05-27",
+    ),
     *(b'"digits"', b"[[", b"]]", b"= [", _BETWEEN),
 )
 
 
 def one_input(data: bytes) -> None:
-    recipe, base, overrides = (data.split(_BETWEEN, 2) + [b"", b""])[:3]
+    recipe, base, overrides = (*data.split(_BETWEEN, 2), b"", b"")[:3]
     words = tuple(overrides.decode("utf-8", "replace").splitlines())
     with file_of(recipe, "recipe.toml") as path:
         (path.parent / "base.toml").write_bytes(base)

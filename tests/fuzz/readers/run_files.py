@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 from edgetrain.compiler.schedules import read_records
+from edgetrain.files.sealed import sealed
 from edgetrain.recipes import Recipe
 from edgetrain.report.run_record import read_run
 from edgetrain.run.files.data_identity import require_same_data
@@ -16,7 +17,6 @@ from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.sessions import read_sessions
 from edgetrain.run.files.trained import read_reading, read_recipe
 from edgetrain.run.learned.learned import read_learned
-from edgetrain.files.sealed import sealed
 from tests.fuzz.harness import Change, documented, file_of
 from tests.fuzz.mutations import mutate_json
 

@@ -6,7 +6,17 @@ from edgetrain.dataset.wav import read_wavs
 from edgetrain.recipes import AudioSection
 from tests.fuzz.harness import documented, file_of
 
-WORDS = (b"RIFF", b"WAVE", b"fmt ", b"data", b"LIST", b"\x10\x00\x00\x00", b"\xfe\xff", b"\x01\x00\x01\x00", b"\xff\xff\xff\xff")
+WORDS = (
+    b"RIFF",
+    b"WAVE",
+    b"fmt ",
+    b"data",
+    b"LIST",
+    b"\x10\x00\x00\x00",
+    b"\xfe\xff",
+    b"\x01\x00\x01\x00",
+    b"\xff\xff\xff\xff",
+)
 
 
 def one_input(data: bytes) -> None:
