@@ -48,8 +48,7 @@ def head_size(model: onnx.ModelProto, head: str = "", *, output: str = "") -> He
     Raises `ModelError` where there is none.
     """
     graph = model.graph
-    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
-    found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
+    found, _ = _find(graph, head, output)
     _require_own(graph, found)
     shape = _shape(graph, found.weight)
     _require_sizes(found, shape)
@@ -72,8 +71,7 @@ def replace_head(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
-    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
-    found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
+    found, position = _find(graph, head, output)
     old_classes = _replace_weights(graph, found, classes, seed)
     downstream = _downstream(graph, found.node)
     for node in downstream:
@@ -90,6 +88,14 @@ def replace_head(
                 dim.dim_value = classes
     _check(result, found, classes, position)
     return result
+
+
+def _find(graph: Any, head: str, output: str) -> tuple[_Head, int]:
+    """The head, and the position of the output whose classes it tells apart."""
+    if not graph.output:
+        raise ModelError("the model has no outputs", fix="export the model with its result as a graph output")
+    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
+    return _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name)), position
 
 
 def _search(graph: Any, output: str) -> Any:

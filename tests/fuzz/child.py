@@ -28,6 +28,7 @@ _INSTRUMENTED = [
     "email",
     "html.parser",
     "http.server",
+    "PIL",
 ]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -14,8 +16,8 @@ from tests.fuzz.harness import Change
 # Values at the ends of what JSON can say: some are too large for a float, some for 64 bits, some for neither.
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2, 7, 2**31, 2**63, -(2**63), 2**64, 10**20, 10**400, -(10**400), 0.5, -0.0, 1e308,
-    1e-320, float("inf"), float("-inf"), float("nan"), "", "a", "\x00", "\ud800", "é", "../..", "/dev/null", "none", "1e999",
-    [], {}, [[]], [{}], {"": None}, [0, 1], ["a"], [None],
+    1e-320, float("inf"), float("-inf"), float("nan"), "", "a", "\x00", "\ud800", "é", "../..", "/dev/null", "none",
+    "1e999", [], {}, [[]], [{}], {"": None}, [0, 1], ["a"], [None],
 )  # fmt: skip
 _MOST_MEMBER_BYTES = 1 << 16
 
@@ -115,3 +117,64 @@ def mutate_zip(data: bytes, random: Random, change: Change) -> bytes:
         for name, packing, content in members:
             archive.writestr(name, content, compress_type=packing)
     return out.getvalue()
+
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_CHUNKS = (
+    b"IHDR",
+    b"PLTE",
+    b"IDAT",
+    b"IEND",
+    b"tRNS",
+    b"gAMA",
+    b"eXIf",
+    b"iCCP",
+    b"tEXt",
+    b"zTXt",
+    b"acTL",
+    b"fcTL",
+    b"fdAT",
+)
+
+
+def mutate_png(data: bytes, random: Random, change: Change) -> bytes:
+    """A PNG with one chunk changed, repeated, renamed or removed, and its check sum made again; else other bytes."""
+    if not data.startswith(_PNG) or random.random() < 0.2:
+        return change(data)
+    chunks = _png_chunks(data)
+    if not chunks:
+        return change(data)
+    at = random.randrange(len(chunks))
+    kind, content = chunks[at]
+    match random.randrange(7):
+        case 0:
+            chunks.insert(random.randrange(len(chunks) + 1), (kind, content))
+        case 1:
+            del chunks[at]
+        case 2:
+            chunks[at] = (random.choice(_CHUNKS), content)
+        case 3 if kind == b"IDAT":
+            chunks[at] = (kind, _repacked(content, change))
+        case _:
+            chunks[at] = (kind, change(content))
+    return _PNG + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in chunks
+    )
+
+
+def _png_chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    chunks: list[tuple[bytes, bytes]] = []
+    at = len(_PNG)
+    while at + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        chunks.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + length]))
+        at += 12 + length
+    return chunks
+
+
+def _repacked(content: bytes, change: Change) -> bytes:
+    try:
+        return zlib.compress(change(zlib.decompressobj().decompress(content, _MOST_MEMBER_BYTES)))
+    except zlib.error:
+        return change(content)
