@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("readers", nargs="+", metavar="READER", help=f"all, or of: {', '.join(reader_names())}")
     parser.add_argument("--seconds", type=float, default=60.0, help="for all of them together: 60 without it")
+    parser.add_argument("--runs", type=int, help="inputs for each reader at most, where that is sooner")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations: equal seeds begin alike")
     parser.add_argument(
         "--corpus", type=Path, help="keep what reaches new code there, a folder a reader, and begin with it"
@@ -55,7 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if importlib.util.find_spec("atheris") is None:
         parser.error("atheris is not installed: pip install atheris")
     limits = Limits(
-        seconds=options.seconds / len(names), timeout_s=options.timeout, growth_mb=options.growth_mb, seed=options.seed
+        seconds=options.seconds / len(names),
+        timeout_s=options.timeout,
+        growth_mb=options.growth_mb,
+        seed=options.seed,
+        runs=options.runs,
     )
     outcomes: list[Outcome] = []
     print("".join(f"{name:>{width}}" if width < 18 else f"{name:<{width}}" for name, width in _COLUMNS), flush=True)

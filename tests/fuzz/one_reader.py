@@ -27,6 +27,7 @@ class Limits:
     timeout_s: int
     growth_mb: int
     seed: int
+    runs: int | None = None  # inputs at most: with a seed, the same ones every time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,8 @@ def _run_once(name: str, limits: Limits, corpus: Path, findings: Path) -> tuple[
             "-max_len=65536",
         ]
         command += [str(corpus), *(str(folder / name) for folder in (CORPUS, FOUND) if (folder / name).is_dir())]
+        if limits.runs is not None:
+            command.append(f"-runs={limits.runs}")
         paths = [str(FOLDER.parents[1]), str(FOLDER.parents[1] / "tuner"), os.environ.get("PYTHONPATH", "")]
         environment = {**os.environ, "TMPDIR": scratch, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         with (Path(scratch) / "talk").open("w+", errors="replace") as talk:
