@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import pickle
 import sys
 import tempfile
 import traceback
@@ -37,6 +38,8 @@ def main(name: str, growth_mb: str, findings: str, *flags: str) -> None:
 
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
+    for opcode in {*pickle._Unpickler.dispatch.values()}:  # imported long ago, by atheris itself
+        atheris.instrument_func(opcode)
     with atheris.instrument_imports(include=_INSTRUMENTED):
         harness = harness_of(name)
         for path in harness.inputs:  # what is imported on the way is instrumented, too
