@@ -103,7 +103,9 @@ def _search(graph: Any, output: str) -> Any:
     stored = _stored_names(graph)
     name, has_bias, is_pooled = output, False, False
     while (node := producers.get(name)) is not None:
-        if node.op_type in _DENSE:
+        if not node.input:
+            break
+        if _is_dense(node):
             return node
         constants = [value for value in node.input if value in stored]
         if node.op_type == "Add" and len(constants) == 1 and not has_bias:
@@ -122,12 +124,17 @@ def _search(graph: Any, output: str) -> Any:
     )
 
 
+def _is_dense(node: Any) -> bool:
+    """With all that it needs: in a model with an op that ONNX does not know, nothing has checked that."""
+    return node.op_type in _DENSE and len(node.input) >= 2 and bool(node.output)
+
+
 def _named(graph: Any, name: str) -> Any:
     matching = [n for n in graph.node if name == n.name or name in n.output or name in n.input[1:2]]
     for node in matching:
-        if node.op_type in _DENSE:
+        if _is_dense(node):
             return node
-    known = [n.name or n.output[0] for n in graph.node if n.op_type in _DENSE]
+    known = [n.name or n.output[0] for n in graph.node if _is_dense(n)]
     raise ModelError(
         f"there is no layer `{name}` that could be the head",
         why=f"`{name}` is {matching[0].op_type}" if matching else "no node, value or weight has that name",
@@ -136,7 +143,7 @@ def _named(graph: Any, name: str) -> Any:
 
 
 def _stored_names(graph: Any) -> frozenset[str]:
-    constants = (n.output[0] for n in graph.node if n.op_type == "Constant")
+    constants = (name for n in graph.node if n.op_type == "Constant" for name in n.output)
     return frozenset({*(t.name for t in graph.initializer), *constants})
 
 
@@ -145,7 +152,7 @@ def _describe(graph: Any, node: Any) -> _Head:
     producers = {output: n for n in graph.node for output in n.output}
     weight = node.input[1]
     is_flipped = False
-    if (source := producers.get(weight)) is not None and source.op_type == "Transpose":
+    if (source := producers.get(weight)) is not None and source.op_type == "Transpose" and source.input:
         weight, is_flipped = source.input[0], True
     outputs_first = node.op_type == "Conv" or is_flipped ^ bool(_attribute(node, "transB", 0))
     if node.op_type == "Conv" and _attribute(node, "group", 1) != 1:
@@ -254,7 +261,7 @@ def _downstream(graph: Any, head: Any) -> list[Any]:
 
 def _resize(graph: Any, reshape: Any, old_classes: int, classes: int) -> None:
     """A Reshape to a constant shape names the old number of classes; it gets a shape of its own."""
-    if reshape.input[1] not in _stored_names(graph):
+    if len(reshape.input) < 2 or reshape.input[1] not in _stored_names(graph):
         return
     shape = _read(graph, reshape.input[1])
     if old_classes not in shape[1:]:

@@ -126,9 +126,9 @@ def test_a_picture_that_says_it_is_huge_is_refused_without_its_memory(side: int,
 def test_a_picture_that_would_take_most_of_the_free_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Image.new("RGBA", (100, 100)).save(tmp_path / "1.png")
-    assert read_picture(tmp_path / "1.png").shape == (100, 100, 3)
-    little = MemoryReading(available_bytes=400_000, total_bytes=10**9, stalled_share=0.0)
+    Image.new("RGBA", (1000, 1000)).save(tmp_path / "1.png")
+    assert read_picture(tmp_path / "1.png").shape == (1000, 1000, 3)
+    little = MemoryReading(available_bytes=40_000_000, total_bytes=10**9, stalled_share=0.0)
     monkeypatch.setattr(room, "read_memory", lambda: little)
-    with pytest.raises(DataError, match="unpack to 240kB"):
+    with pytest.raises(DataError, match="unpack to 24MB"):
         read_picture(tmp_path / "1.png")
