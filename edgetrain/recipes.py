@@ -238,7 +238,7 @@ class Recipe:
         try:
             data: dict[str, Any] = parse_sealed(text)
             found = data.pop("format", None)
-        except (ValueError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise DataError("the stored recipe is broken", why=str(error), fix="start the run again") from error
         if found != FORMAT:
             raise DataError(f"the stored recipe has the format `{found}`, this version reads `{FORMAT}`")

@@ -79,7 +79,9 @@ def _integer(value: object) -> int:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Wrong("a finite number")
+    if isinstance(value, float) and not math.isfinite(value):  # asked of a whole number, it may be too large to answer
         raise _Wrong("a finite number")
     if abs(value) > _LARGEST_NUMBER:  # kernels compute in 32 bits, where it would be infinite
         raise _Wrong("a number of at most 3.4e38")

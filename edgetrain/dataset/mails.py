@@ -120,3 +120,7 @@ class _Words(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._silent:
             self.words.append(data)
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """A browser passes over `<![` and what it does not know, as over a comment; the standard parser fails."""
+        return self.parse_bogus_comment(i)

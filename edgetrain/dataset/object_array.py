@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import pickle
 import re
+import struct
 import tokenize
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -95,7 +96,9 @@ _ALLOWED: Mapping[tuple[str, str], Callable[..., Any] | _ArrayName] = {
 }
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle._Unpickler):
+    """In Python: the quicker one of C makes a table as long as the largest number that the file gives an object."""
+
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         try:
             return _ALLOWED[module_name, global_name]
@@ -107,6 +110,8 @@ class _Reader(pickle.Unpickler):
 _BROKEN = (
     OSError,
     EOFError,
+    struct.error,
+    AssertionError,
     ValueError,
     TypeError,
     KeyError,
@@ -131,7 +136,7 @@ def read_object_array(path: Path) -> Any:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             if shape != () or not dtype.hasobject:
                 raise ValueError("it holds a plain array, not an object")
-            value = _built(_Reader(file).load())
+            value = _Builder(most_values=path.stat().st_size).build(_Reader(file).load())
     except _BROKEN as error:
         raise DataError(
             f"{path} cannot be read safely as an object of arrays",
@@ -141,23 +146,34 @@ def read_object_array(path: Path) -> Any:
     return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
 
 
-def _built(value: object, depth: int = 0) -> Any:
-    """The value with arrays in the place of their records."""
-    if depth > _MOST_DEPTH:
-        raise ValueError(f"it is nested deeper than {_MOST_DEPTH}")
-    match value:
-        case _ArrayRecord():
-            return _array(value, depth)
-        case list() | tuple():
-            return type(value)(_built(item, depth + 1) for item in value)
-        case dict():
-            return {_built(key, depth + 1): _built(item, depth + 1) for key, item in value.items()}
-        case None | bool() | int() | float() | complex() | str() | bytes():
-            return value
-    raise ValueError(f"it holds a `{type(value).__name__}`")
+class _Builder:
+    """Makes values of records. A value takes a byte of its file, or more: lists that hold one list many times, and are
+    held many times themselves, would be more values than any memory holds."""
+
+    def __init__(self, *, most_values: int) -> None:
+        self._left = most_values
+        self._arrays: dict[int, Array] = {}  # by their record, which may be named many times
+
+    def build(self, value: object, depth: int = 0) -> Any:
+        """The value with arrays in the place of their records."""
+        self._left -= 1
+        if depth > _MOST_DEPTH or self._left < 0:
+            raise ValueError(f"it is nested deeper than {_MOST_DEPTH}, or holds more than its bytes can say")
+        match value:
+            case _ArrayRecord():
+                if id(value) not in self._arrays:
+                    self._arrays[id(value)] = _array(value, lambda item: self.build(item, depth + 1))
+                return self._arrays[id(value)]
+            case list() | tuple():
+                return type(value)(self.build(item, depth + 1) for item in value)
+            case dict():
+                return {self.build(key, depth + 1): self.build(item, depth + 1) for key, item in value.items()}
+            case None | bool() | int() | float() | complex() | str() | bytes():
+                return value
+        raise ValueError(f"it holds a `{type(value).__name__}`")
 
 
-def _array(record: _ArrayRecord, depth: int) -> Array:
+def _array(record: _ArrayRecord, build: Callable[[object], Any]) -> Array:
     if record.state is None:
         raise ValueError("an array has no content")
     shape, kind, is_column_major, content = record.state
@@ -167,7 +183,7 @@ def _array(record: _ArrayRecord, depth: int) -> Array:
             raise ValueError("an array of objects has another number of them than its shape says")
         objects = np.empty(len(content), dtype=object)
         for index, item in enumerate(content):
-            objects[index] = _built(item, depth + 1)
+            objects[index] = build(item)
         return objects.reshape(shape, order=order)
     if not isinstance(content, bytes):
         raise ValueError("an array's content is no bytes")

@@ -149,7 +149,7 @@ def _read_watch(path: Path, series: SeriesSection, label: str) -> Recordings:
             groups=np.asarray(data["subject"]),
             class_names=tuple(map(str, data["y_labels"])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not hold recordings", why=str(error), fix="check `data.source`") from error
 
 

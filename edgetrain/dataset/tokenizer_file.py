@@ -5,7 +5,8 @@ A BERT-like model's vocab.txt needs no library: see `wordpiece.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Padding:
 class FileTokenizer:
     """Texts to what the model reads, with the special tokens that its file asks for."""
 
+    name: str
     library: Any  # a tokenizers.Tokenizer
     padding: Padding
 
@@ -48,7 +50,8 @@ class FileTokenizer:
             pad_type_id=self.padding.type_number,
             pad_token=self.padding.token,
         )
-        encoded = self.library.encode(text)
+        with _told(f"the tokenizer {self.name} cannot read a text"):
+            encoded = self.library.encode(text)
         return {
             "input_ids": np.array(encoded.ids, np.int64),
             "attention_mask": np.array(encoded.attention_mask, np.int64),
@@ -69,13 +72,9 @@ def read_tokenizer_file(path: Path, *, length: int) -> FileTokenizer:
             why="a vocab.txt of a BERT-like model is read without it",
             fix="pip install 'edgetrain[text]'",
         ) from error
-    try:
+    with _told(f"{path} is not a tokenizer file"):
         library = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain exceptions
-        raise DataError(
-            f"{path} is not a tokenizer file", why=str(error), fix="use the tokenizer.json that came with the model"
-        ) from error
-    found = FileTokenizer(library=library, padding=_padding(library))
+    found = FileTokenizer(name=path.name, library=library, padding=_padding(library))
     least = library.num_special_tokens_to_add(is_pair=False)
     if least >= length:
         raise DataError(
@@ -83,6 +82,17 @@ def read_tokenizer_file(path: Path, *, length: int) -> FileTokenizer:
             fix=f"set `data.text.length={max(3, least + 1)}` or more",
         )
     return found
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """The library's errors as a `DataError`: plain exceptions, and panics of Rust, which are no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(what, why=str(error), fix="use the tokenizer.json that came with the model") from error
 
 
 def _padding(library: Any) -> Padding:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from edgetrain.errors import InternalError
+from edgetrain.files.texts import parse_json
 
 FORMAT = "edgetrain.graph/1"
 
@@ -222,14 +223,22 @@ def to_json(graph: TrainGraph) -> str:
 
 def from_json(text: str) -> TrainGraph:
     """The inverse of `to_json`. Raises `InternalError` for another format or a broken graph."""
-    data: dict[str, Any] = json.loads(text)
+    try:
+        graph = _read(parse_json(text))
+        validate(graph)
+        return graph
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InternalError(f"the graph is broken: {type(error).__name__}: {error}") from error
+
+
+def _read(data: Mapping[str, Any]) -> TrainGraph:
     if data.get("format") != FORMAT:
         raise InternalError(f"graph has format `{data.get('format')}`, this version reads `{FORMAT}`")
     tensors = {
         t["name"]: Tensor(
             name=t["name"],
-            shape=tuple(t["shape"]),
-            dtype=t["dtype"],
+            shape=_counts(t["shape"]),
+            dtype=_known_type(t["dtype"]),
             role=Role(t["role"]),
             bounds=_bounds(t.get("bounds")),
         )
@@ -242,7 +251,7 @@ def from_json(text: str) -> TrainGraph:
                 kernel=o["kernel"],
                 reads=tuple(o["reads"]),
                 writes=tuple(o["writes"]),
-                scratch_bytes=tuple(o["scratch_bytes"]),
+                scratch_bytes=_counts(o["scratch_bytes"]),
                 phase=Phase(o["phase"]),
                 flops=o["flops"],
                 source=o["source"],
@@ -251,9 +260,19 @@ def from_json(text: str) -> TrainGraph:
         )
         for f, ops in data["functions"].items()
     }
-    graph = TrainGraph(name=data["name"], tensors=tensors, functions=functions)
-    validate(graph)
-    return graph
+    return TrainGraph(name=data["name"], tensors=tensors, functions=functions)
+
+
+def _counts(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise ValueError(f"{values!r} are no sizes")
+    return tuple(values)
+
+
+def _known_type(dtype: Any) -> str:
+    if dtype not in DTYPE_BYTES:
+        raise ValueError(f"unknown dtype `{dtype}`")
+    return str(dtype)
 
 
 def _bounds(pair: Any) -> tuple[int, int] | None:

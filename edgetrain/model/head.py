@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +48,10 @@ def head_size(model: onnx.ModelProto, head: str = "", *, output: str = "") -> He
     Raises `ModelError` where there is none.
     """
     graph = model.graph
-    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
-    found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
+    found, _ = _find(graph, head, output)
     _require_own(graph, found)
     shape = _shape(graph, found.weight)
+    _require_sizes(found, shape)
     outputs = shape[found.outputs_axis]
     name = found.weight.removesuffix(".weight") if found.weight.endswith(".weight") else found.node.name
     return HeadSize(name=name or found.node.output[0], inputs=math.prod(shape) // outputs, outputs=outputs)
@@ -71,8 +71,7 @@ def replace_head(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
-    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
-    found = _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name))
+    found, position = _find(graph, head, output)
     old_classes = _replace_weights(graph, found, classes, seed)
     downstream = _downstream(graph, found.node)
     for node in downstream:
@@ -91,12 +90,22 @@ def replace_head(
     return result
 
 
+def _find(graph: Any, head: str, output: str) -> tuple[_Head, int]:
+    """The head, and the position of the output whose classes it tells apart."""
+    if not graph.output:
+        raise ModelError("the model has no outputs", fix="export the model with its result as a graph output")
+    position = next((i for i, o in enumerate(graph.output) if o.name == output), 0)
+    return _describe(graph, _named(graph, head) if head else _search(graph, graph.output[position].name)), position
+
+
 def _search(graph: Any, output: str) -> Any:
     producers = {output: node for node in graph.node for output in node.output}
     stored = _stored_names(graph)
     name, has_bias, is_pooled = output, False, False
     while (node := producers.get(name)) is not None:
-        if node.op_type in _DENSE:
+        if not node.input:
+            break
+        if _is_dense(node):
             return node
         constants = [value for value in node.input if value in stored]
         if node.op_type == "Add" and len(constants) == 1 and not has_bias:
@@ -115,12 +124,17 @@ def _search(graph: Any, output: str) -> Any:
     )
 
 
+def _is_dense(node: Any) -> bool:
+    """With all that it needs: in a model with an op that ONNX does not know, nothing has checked that."""
+    return node.op_type in _DENSE and len(node.input) >= 2 and bool(node.output)
+
+
 def _named(graph: Any, name: str) -> Any:
     matching = [n for n in graph.node if name == n.name or name in n.output or name in n.input[1:2]]
     for node in matching:
-        if node.op_type in _DENSE:
+        if _is_dense(node):
             return node
-    known = [n.name or n.output[0] for n in graph.node if n.op_type in _DENSE]
+    known = [n.name or n.output[0] for n in graph.node if _is_dense(n)]
     raise ModelError(
         f"there is no layer `{name}` that could be the head",
         why=f"`{name}` is {matching[0].op_type}" if matching else "no node, value or weight has that name",
@@ -129,7 +143,7 @@ def _named(graph: Any, name: str) -> Any:
 
 
 def _stored_names(graph: Any) -> frozenset[str]:
-    constants = (n.output[0] for n in graph.node if n.op_type == "Constant")
+    constants = (name for n in graph.node if n.op_type == "Constant" for name in n.output)
     return frozenset({*(t.name for t in graph.initializer), *constants})
 
 
@@ -138,7 +152,7 @@ def _describe(graph: Any, node: Any) -> _Head:
     producers = {output: n for n in graph.node for output in n.output}
     weight = node.input[1]
     is_flipped = False
-    if (source := producers.get(weight)) is not None and source.op_type == "Transpose":
+    if (source := producers.get(weight)) is not None and source.op_type == "Transpose" and source.input:
         weight, is_flipped = source.input[0], True
     outputs_first = node.op_type == "Conv" or is_flipped ^ bool(_attribute(node, "transB", 0))
     if node.op_type == "Conv" and _attribute(node, "group", 1) != 1:
@@ -163,6 +177,7 @@ def _replace_weights(graph: Any, head: _Head, classes: int, seed: int) -> int:
     """Writes the new parameters; returns the old number of classes."""
     _require_own(graph, head)
     old = _read(graph, head.weight)
+    _require_sizes(head, old.shape)
     axis = head.outputs_axis
     features = old.shape[:axis] + old.shape[axis + 1 :]
     fresh = np.random.Generator(np.random.PCG64(seed)).standard_normal((classes, *features))
@@ -186,20 +201,38 @@ def _require_own(graph: Any, head: _Head) -> None:
             )
 
 
+def _require_sizes(head: _Head, shape: Sequence[int]) -> None:
+    """Raises `ModelError` for a weight that is no matrix or filter: nothing in it counts outputs."""
+    if len(shape) < 2 or min(shape) < 1:
+        raise ModelError(
+            f"the head `{head.node.name or head.node.output[0]}` cannot be replaced",
+            why=f"its weight `{head.weight}` has the shape {list(shape)}",
+            fix="leave out `model.classes`, or name another layer with `model.head`",
+        )
+
+
 def _shape(graph: Any, name: str) -> tuple[int, ...]:
     """Of a stored tensor, whose values may lie in another file."""
-    stored = next((t for t in graph.initializer if t.name == name), None)
-    if stored is None:
-        stored = _attribute(next(n for n in graph.node if name in n.output), "value", None)
-    return tuple(int(d) for d in stored.dims)
+    return tuple(int(d) for d in _stored(graph, name).dims)
 
 
 def _read(graph: Any, name: str) -> Array:
-    for tensor in graph.initializer:
-        if tensor.name == name:
-            return np.asarray(numpy_helper.to_array(tensor))
-    node = next(n for n in graph.node if name in n.output)
-    return np.asarray(numpy_helper.to_array(_attribute(node, "value", None)))
+    try:
+        return np.asarray(numpy_helper.to_array(_stored(graph, name)))
+    except (ValueError, TypeError) as error:  # what ONNX raises for bytes that do not make the shape
+        raise ModelError(
+            f"the tensor `{name}` of the model cannot be read", why=str(error), fix="export the model again"
+        ) from error
+
+
+def _stored(graph: Any, name: str) -> Any:
+    """The tensor with its values, or where they are. Raises `ModelError` for a constant that is no tensor."""
+    found = next((t for t in graph.initializer if t.name == name), None)
+    if found is None:
+        found = _attribute(next(n for n in graph.node if name in n.output), "value", None)
+    if not isinstance(found, onnx.TensorProto):
+        raise ModelError(f"the constant `{name}` of the model is no tensor", fix="export the model again")
+    return found
 
 
 def _write(graph: Any, name: str, value: Array) -> None:
@@ -228,7 +261,7 @@ def _downstream(graph: Any, head: Any) -> list[Any]:
 
 def _resize(graph: Any, reshape: Any, old_classes: int, classes: int) -> None:
     """A Reshape to a constant shape names the old number of classes; it gets a shape of its own."""
-    if reshape.input[1] not in _stored_names(graph):
+    if len(reshape.input) < 2 or reshape.input[1] not in _stored_names(graph):
         return
     shape = _read(graph, reshape.input[1])
     if old_classes not in shape[1:]:

@@ -87,6 +87,7 @@ def check(proto: Any, name: str) -> None:
             why="it parses, but holds no nodes",
             fix="export the model again, or check that the download or copy is complete",
         )
+    require_texts(proto.graph)
     opset = opset_of(proto)
     if opset not in OPSETS:
         raise UnsupportedError(
@@ -109,6 +110,19 @@ def require_text(name: object) -> None:
     """Raises `ModelError` for a name whose bytes are not UTF-8, which protobuf hands over as they are."""
     if not isinstance(name, str):
         raise ModelError(f"a name in the model is not text: {name!r}", fix="export the model again")
+
+
+def require_texts(graph: Any) -> None:
+    """Of all names in the graph and its subgraphs: with an op that it does not know, ONNX's checker looks at none."""
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        require_text(value.name)
+    for node in graph.node:
+        for name in (node.name, node.op_type, node.domain, *node.input, *node.output):
+            require_text(name)
+        for attribute in node.attribute:
+            require_text(attribute.name)
+            if attribute.HasField("g"):
+                require_texts(attribute.g)
 
 
 def opset_of(proto: Any) -> int:

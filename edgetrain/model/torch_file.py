@@ -7,6 +7,7 @@ before 1.6: three pickles (magic number, protocol, system), the state, the list 
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import struct
@@ -35,6 +36,9 @@ _BROKEN = (
     AttributeError,
     OverflowError,
     MemoryError,
+    RecursionError,
+    AssertionError,
+    struct.error,
 )
 
 
@@ -69,7 +73,9 @@ _ALLOWED: Mapping[tuple[str, str], Callable[..., Any] | _StorageType] = {
 }
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle._Unpickler):
+    """In Python: the quicker one of C makes a table as long as the largest number that the file gives an object."""
+
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         try:
             return _ALLOWED[module_name, global_name]
@@ -130,5 +136,7 @@ def _view(tensor: _Tensor, storage: np.ndarray[Any, Any]) -> np.ndarray[Any, Any
     last = tensor.offset + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides, strict=True))
     if min((tensor.offset, *tensor.shape, *tensor.strides), default=0) < 0 or last >= storage.size:
         raise ValueError("a tensor reaches past its storage")
+    if math.prod(tensor.shape) > storage.size:  # by strides of 0
+        raise ValueError("a tensor is larger than its storage")
     strides = tuple(step * storage.itemsize for step in tensor.strides)
     return np.lib.stride_tricks.as_strided(storage[tensor.offset :], tensor.shape, strides).copy()

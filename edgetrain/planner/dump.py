@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgetrain.errors import InternalError
+from edgetrain.files.texts import parse_json
 from edgetrain.planner.plan import Budget, Compute, Free, FunctionPlan, PageIn, PageOut, Placement, Plan, Step
 from edgetrain.units import Bytes, Joules, Seconds
 
@@ -50,8 +51,14 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str) -> Plan:
-    """The inverse of `to_json`. Raises `InternalError` for another format."""
-    data: dict[str, Any] = json.loads(text)
+    """The inverse of `to_json`. Raises `InternalError` for anything else."""
+    try:
+        return _read(parse_json(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InternalError(f"the plan is broken: {type(error).__name__}: {error}") from error
+
+
+def _read(data: Mapping[str, Any]) -> Plan:
     if data.get("format") != FORMAT:
         raise InternalError(f"plan has format `{data.get('format')}`, this version reads `{FORMAT}`")
     budget = data["budget"]

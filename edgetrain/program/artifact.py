@@ -64,7 +64,12 @@ class Artifact:
 
     @cached_property
     def graph(self) -> TrainGraph:
-        return graph_from_json((self.directory / GRAPH).read_text(encoding="utf-8"))
+        """Raises `DataError` for a file that is no graph, whatever hash the manifest has of it."""
+        path = self.directory / GRAPH
+        try:
+            return graph_from_json(path.read_text(encoding="utf-8"))
+        except (InternalError, OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{path} cannot be used", why=str(error), fix="build or copy the program again") from error
 
     @cached_property
     def identity(self) -> str:

@@ -126,7 +126,7 @@ def manifest_from_json(text: str, *, where: str) -> Manifest:
         )
     try:
         manifest = _read(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _broken(where, f"{type(error).__name__}: {error}") from error
     problem = _contradiction(manifest)
     if problem:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from edgetrain.errors import DataError, EdgetrainError
+from edgetrain.errors import DataError, EdgetrainError, InternalError
 from edgetrain.files.sealed import parse_sealed
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.graph.ir import from_json as graph_from_json
@@ -22,6 +22,8 @@ from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.learned.learned import Learned, read_learned
 from edgetrain.targets.device import Device
 from edgetrain.targets.profile import load_target
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +117,14 @@ def read_run(folder: Path) -> RunRecord:
         folder=folder,
         report=report,
         learned=read_learned(folder),
-        graph=graph_from_json(text) if (text := _text(program / GRAPH)) else None,
-        plan=plan_from_json(text) if (text := _text(program / PLAN)) else None,
+        graph=_of_program(program / GRAPH, graph_from_json),
+        plan=_of_program(program / PLAN, plan_from_json),
         device=_device(folder, report),
     )
     try:
         _ = record.loss_points, record.validations
         int(report["planned_peak_bytes"]), int(report["measured_peak_bytes"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _broken(path, f"{type(error).__name__}: {error}") from error
     return record
 
@@ -157,8 +159,14 @@ def _device(folder: Path, report: Mapping[str, Any]) -> Device | None:
         return None
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+def _of_program(path: Path, read: Callable[[str], T]) -> T | None:
+    """What the file holds; None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        return read(path.read_text(encoding="utf-8"))
+    except (InternalError, OSError, UnicodeDecodeError) as error:  # here it is the file that is wrong
+        raise _broken(path, str(error)) from error
 
 
 def _broken(path: Path, why: str) -> DataError:

@@ -112,3 +112,9 @@ def test_an_unknown_word_far_from_all_others_gets_no_suggestion() -> None:
 def test_numbers_that_no_kernel_can_hold_are_refused() -> None:
     assert "at most 3.4e38" in mistakes_of(name="a", watts=1e300)[0]
     assert "63 bits" in mistakes_of(name="a", shelves=10**30)[0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_whole_number_that_no_float_holds_is_refused(sign: int) -> None:
+    (mistake,) = mistakes_of(name="a", watts=sign * 10**400)
+    assert "a number of at most 3.4e38" in mistake

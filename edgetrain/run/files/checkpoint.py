@@ -316,7 +316,7 @@ def _payload_bytes(text: bytes) -> int:
         size = parse_json(text)["payload_bytes"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _DamageError("its header is not readable") from error
-    if not isinstance(size, int) or size < 0:
+    if type(size) is not int or not 0 <= size < 1 << 63:
         raise _DamageError("its header is not readable")
     return size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +57,11 @@ def read_history(
             if record.get("event") == VALIDATION:
                 validations.add(_validation(record))
             elif "event" not in record:
-                point = (float(record["step"]), float(record["loss"]))
+                point = (_finite(record["step"]), _finite(record["loss"]))
                 curve.add(*point)
                 ends[1:] = [point]
                 count += 1
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             break
     points: Iterable[Point] = curve.points
     if count > most_steps:
@@ -73,8 +74,16 @@ def read_history(
 
 
 def _validation(record: Mapping[str, Any]) -> Validation:
-    metrics = {name: float(value) for name, value in record.items() if name not in _OF_THE_EVENT}
+    metrics = {name: _finite(value) for name, value in record.items() if name not in _OF_THE_EVENT}
     return Validation(epoch=int(record["epoch"]), step=int(record["step"]), metrics=metrics)
+
+
+def _finite(value: Any) -> float:
+    """The log holds no other numbers. Raises `ValueError`, or as `float` does."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"`{value}` is not finite")
+    return number
 
 
 class ThinnedValidations:

@@ -52,9 +52,17 @@ def _value(kind: Any, value: object, where: str) -> Any:
     return _scalar(kind, value, where)
 
 
+def _is_finite(value: float) -> bool:
+    """Not so for a whole number that no float can hold: JSON has such, too."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _scalar(kind: Any, value: object, where: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is float and is_number and math.isfinite(typing.cast(float, value)):
+    if kind is float and is_number and _is_finite(typing.cast(float, value)):
         return value
     if kind is not float and type(value) is kind:
         return value

@@ -60,7 +60,7 @@ class Learned:
             if data.pop("format") != FORMAT:
                 raise ValueError(f"its format is not `{FORMAT}`")
             return _learned(data)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise DataError(f"{where} cannot be used", why=str(error), fix="remove it, or train again") from error
 
 

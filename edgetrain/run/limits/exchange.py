@@ -25,7 +25,7 @@ from edgetrain.errors import DataError, DeviceError, UsageError
 from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.texts import parse_json, read_regular
 from edgetrain.run.files.claim import LOCK, claimed
-from edgetrain.run.limits.ladder import Rung
+from edgetrain.run.limits.ladder import BROKEN, Rung
 
 LIVE = "live.json"
 REQUEST = "request.json"
@@ -59,7 +59,7 @@ class LiveState:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> LiveState:
-        """Raises `KeyError`, `TypeError` or `ValueError` for what `to_json` did not write."""
+        """Raises one of `BROKEN` for what `to_json` did not write."""
         if data["format"] != _FORMAT:
             raise ValueError(f"it has the format `{data['format']}`, and this version reads `{_FORMAT}`")
         plain = {name: value for name, value in data.items() if name != "format"}
@@ -81,7 +81,7 @@ class Request:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Request:
-        """Raises `KeyError`, `TypeError` or `ValueError` for what `to_json` did not write."""
+        """Raises one of `BROKEN` for what `to_json` did not write."""
         if data["format"] != _FORMAT:
             raise ValueError(f"it has the format `{data['format']}`, and this version reads `{_FORMAT}`")
         rung = Rung.from_json(data["rung"]) if data["rung"] is not None else None
@@ -146,7 +146,7 @@ def read_state(folder: Path) -> LiveState:
             why="it has not begun its first step, or has ended its last",
             fix="try again in a moment",
         ) from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, *BROKEN) as error:
         raise DataError(f"`{folder / LIVE}` cannot be used", why=str(error), fix="ask again") from error
 
 
@@ -170,7 +170,7 @@ class Mailbox:
         self._seen = stamp
         try:
             request = Request.from_json(parse_json(read_regular(self._path, most_bytes=_MOST_BYTES)))
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, *BROKEN):
             return None
         if request.id == self._taken:  # it came between the look and the reading, and was taken then
             return None

@@ -12,6 +12,9 @@ from edgetrain.program.artifact import Artifact
 
 RUNGS = 5  # of a ladder made ahead: the smallest plan, keep-all, and three between
 
+# What broken messages raise. JSON has numbers that no float holds, and infinity, which is no whole number.
+BROKEN = (KeyError, TypeError, ValueError, OverflowError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
@@ -47,7 +50,7 @@ class Rung:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Rung:
-        """Raises `KeyError`, `TypeError` or `ValueError` for what `to_json` did not write."""
+        """Raises one of `BROKEN` for what `to_json` did not write."""
         return Rung(
             planned_peak_bytes=int(data["planned_peak_bytes"]),
             beside_bytes=int(data["beside_bytes"]),

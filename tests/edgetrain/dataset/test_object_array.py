@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,27 @@ def test_a_damaged_byte_raises_nothing_but_a_data_error(
     path.write_bytes(data)
     with contextlib.suppress(DataError):
         read_object_array(path)
+
+
+def test_one_list_that_lists_name_many_times_is_not_written_out(tmp_path: Path) -> None:
+    """Each of 25 lists holds the one before four times: 4^25 values in a kilobyte."""
+    value: list[Any] = []
+    for _ in range(25):
+        value = [value] * 4
+    with pytest.raises(DataError, match="more than its bytes can say"):
+        read_object_array(save(tmp_path / "a.npy", {"lists": value}))
+
+
+def test_an_array_that_is_named_many_times_is_made_once(tmp_path: Path) -> None:
+    one = np.arange(100_000.0)
+    found = read_object_array(save(tmp_path / "a.npy", {"many": [one] * 1000}))
+    assert len({id(array) for array in found["many"]}) == 1
+    assert np.array_equal(found["many"][999], one)
+
+
+def test_an_object_with_a_large_number_takes_no_table_of_that_length(tmp_path: Path) -> None:
+    """`r` keeps the last object under a number of four bytes, for later."""
+    path = with_pickle(tmp_path / "a.npy", b"\x80\x02]r\xff\xff\xff\x0f.")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert read_object_array(path) == []
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "kB"

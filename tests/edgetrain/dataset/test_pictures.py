@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edgetrain.dataset import room
 from edgetrain.dataset.pictures import pillow, read_picture
 from edgetrain.errors import DataError
+from edgetrain.free_memory import MemoryReading
 
 _RAMP = np.linspace(0, 1, 24).reshape(4, 6)
 _SIXTEEN = np.rint(_RAMP * 65535).astype(np.uint16)
@@ -119,3 +121,14 @@ def test_a_picture_that_says_it_is_huge_is_refused_without_its_memory(side: int,
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_picture_that_would_take_most_of_the_free_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGBA", (1000, 1000)).save(tmp_path / "1.png")
+    assert read_picture(tmp_path / "1.png").shape == (1000, 1000, 3)
+    little = MemoryReading(available_bytes=40_000_000, total_bytes=10**9, stalled_share=0.0)
+    monkeypatch.setattr(room, "read_memory", lambda: little)
+    with pytest.raises(DataError, match="unpack to 24MB"):
+        read_picture(tmp_path / "1.png")

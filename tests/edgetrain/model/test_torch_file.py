@@ -132,3 +132,10 @@ def test_a_damaged_file_gives_tensors_or_a_model_error(tmp_path: Path, seed: int
     except ModelError:
         return
     assert all(isinstance(value, np.ndarray) for value in state.values())
+
+
+def test_a_tensor_larger_than_its_storage_is_refused(tmp_path: Path) -> None:
+    """Steps of 0 show one value a billion times."""
+    (tmp_path / "a.pth").write_bytes(state_file({"x": tensor("1", 12, 0, (1 << 30, 3), (0, 1))}, {"1": STORAGE}))
+    with pytest.raises(ModelError, match="larger than its storage"):
+        read_torch_state(tmp_path / "a.pth")

@@ -201,7 +201,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     def _route(self, routes: Mapping[str, Callable[..., tuple[int, str]]]) -> tuple[int, str]:
-        path = urlsplit(self.path).path
+        try:
+            path = urlsplit(self.path).path
+        except ValueError as error:  # a bracket that begins a host and never ends
+            raise _Refusal(400, "the request has no path that can be read", str(error)) from None
         for pattern, answer in routes.items():
             match = re.fullmatch(re.escape(PREFIX) + pattern, path)
             if match:
