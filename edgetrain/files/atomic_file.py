@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgetrain.errors import DeviceError
+from edgetrain_tuner import disk
 
 # What the reader can do about it, by the system's reason. Anything else gets the general advice.
 _FIXES: Mapping[int, str] = {
@@ -42,27 +43,26 @@ def replaced_file(path: Path, *, keep_old_as: Path | None = None) -> Iterator[Bi
     """
     staged = path.with_name(f".{path.name[:_MOST_NAME]}.{secrets.token_hex(8)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         with open_for_writing(staged) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            disk.sync(file.fileno())
         if keep_old_as is not None and path.exists():
-            path.replace(keep_old_as)
-        staged.replace(path)
+            disk.rename(path, keep_old_as)
+        disk.rename(staged, path)
         sync_directory(path.parent)
     except OSError as error:
         raise disk_error(path, error) from error
     finally:
         # After the rename there is nothing to remove; on a dead disk the removal may fail as well.
         with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
+            disk.remove(staged)
 
 
 def open_for_writing(path: Path) -> BinaryIO:
     """A new file. Raises `OSError` where there is anything of that name, a link included."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o666), "wb")
+    return disk.stream(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
 
 
 def sweep_staged(folder: Path) -> None:
@@ -73,16 +73,12 @@ def sweep_staged(folder: Path) -> None:
                 continue
             with contextlib.suppress(OSError):
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime > _YOUNG_S:
-                    Path(entry.path).unlink()
+                    disk.remove(Path(entry.path))
 
 
 def sync_directory(directory: Path) -> None:
     """Makes renames in the directory survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    disk.sync_path(directory)
 
 
 def disk_error(path: Path, error: OSError) -> DeviceError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import BinaryIO
 
 from edgetrain.files.atomic_file import disk_error
 from edgetrain.run.loop.callbacks import Callback, Logs
+from edgetrain_tuner import disk
 
 TENSORBOARD = "tensorboard"
 _VERSION = b"brain.Event:2"
@@ -50,8 +52,8 @@ class TensorBoard(Callback):
         nanoseconds = round(self._clock() * 1e9)
         self._path = self._folder / f"events.out.tfevents.{nanoseconds // 10**9:010d}.{nanoseconds % 10**9:09d}"
         with self._disk_errors():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb")
+            disk.make_folders(self._folder)
+            self._file = disk.stream(disk.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         self._write(_text(3, _VERSION))
         self._write(_integer(2, self._step + 1) + _text(7, _integer(1, _START)), flush=True)
 

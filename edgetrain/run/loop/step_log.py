@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from edgetrain.files.atomic_file import disk_error
 from edgetrain.files.texts import parse_json
+from edgetrain_tuner import disk
 
 LOG = "log.jsonl"
 VALIDATION = "validation"  # the event that holds an epoch's metrics
@@ -60,7 +61,7 @@ class StepLog:
     def sync(self) -> None:
         """After this the lines survive a power cut, so that a checkpoint never knows steps that the log does not."""
         with _disk_errors(self._path):
-            os.fsync(self._file.fileno())
+            disk.sync(self._file.fileno())
 
     def close(self) -> None:
         with _disk_errors(self._path):
@@ -74,7 +75,7 @@ def open_log(path: Path, *, after_step: int, validated_step: int | None = None) 
     after `validated_step` (`None`: any) is one of them: the run will validate again, and list it then.
     """
     with _disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         file = _open_regular(path)
         file.truncate(_kept_bytes(file, after_step, after_step if validated_step is None else validated_step))
         return StepLog(path, file)
@@ -92,8 +93,8 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
 
 def _open_regular(path: Path) -> BinaryIO:
     """The file to read and append to. Raises `OSError` for a link, whose target is not ours to cut, or a pipe."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = disk.stream(disk.open_file(path, flags), "a+b")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.ELOOP, "it is no regular file")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgetrain_tuner import disk
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, read_entry
 from edgetrain_tuner.cache.errors import CacheError
 
@@ -23,18 +23,19 @@ class BadLine:
 def write_lines(path: Path, entries: Iterable[Entry]) -> int:
     """One line for each entry; the file appears whole, or not at all. Returns how many there are."""
     count = 0
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, staged = disk.new_file(path.parent, f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with disk.stream(handle) as stream:
             for entry in entries:
                 stream.write(entry.text.encode() + b"\n")
                 count += 1
             stream.flush()
-            os.fchmod(stream.fileno(), 0o644)
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
+            disk.set_mode(stream.fileno(), 0o644)
+            disk.sync(stream.fileno())
+        disk.rename(staged, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            disk.remove(staged)
         raise
     return count
 

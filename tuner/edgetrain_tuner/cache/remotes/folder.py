@@ -6,10 +6,10 @@ import contextlib
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgetrain_tuner import disk
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, merge
 from edgetrain_tuner.cache.errors import AddressError, EntryError, MissingEntryError
 from edgetrain_tuner.cache.remotes.remote import SUFFIX, Changes, Listed, id_of_name, read_as
@@ -37,7 +37,7 @@ class FolderRemote:
         place = self._place(id_)
         if not self._folder.parent.is_dir():
             raise AddressError(f"`{self._folder}` cannot be made", why=f"there is no folder `{self._folder.parent}`")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(place.parent)
         with self._locked():
             known: Entry | None = None
             with contextlib.suppress(EntryError, MissingEntryError):  # what is damaged is replaced
@@ -68,10 +68,10 @@ class FolderRemote:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        handle = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = disk.open_file(self._folder / ".lock", os.O_RDWR | os.O_CREAT)
         try:
             with contextlib.suppress(OSError):  # a drive without locks: two pushes of one id may lose a measurement
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                disk.lock(handle, fcntl.LOCK_EX)
             yield
         finally:
             os.close(handle)
@@ -95,14 +95,15 @@ def _read_file(path: Path) -> bytes:
 
 
 def _write_file(path: Path, words: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, staged = disk.new_file(path.parent, ".new-")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with disk.stream(handle) as stream:
             stream.write(words)
             stream.flush()
-            os.fchmod(handle, 0o664)
-            os.fsync(handle)
-        Path(name).replace(path)
+            disk.set_mode(handle, 0o664)
+            disk.sync(handle)
+        disk.rename(staged, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            disk.remove(staged)
         raise
