@@ -91,13 +91,13 @@ class BuildCache:
         """The entry of `key`, made by `build` in an empty directory unless it is there already.
 
         When two processes build the same entry, the first to finish is kept and both get it. What `build` raises
-        passes through, and leaves nothing behind.
+        passes through, and leaves nothing behind. Raises `DeviceError` when the disk refuses, also what `build` writes.
         """
         stored = self.get(key)
         if stored is not None:
             return stored
         place = self._place(key)
-        with scratch_directory(place) as scratch:
+        with _disk_errors(place), scratch_directory(place) as scratch:
             built = scratch / "entry"
             disk.make_folder(built)
             build(built)
@@ -107,14 +107,29 @@ class BuildCache:
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """An empty directory for what has no key before it is built. What is left there at the end is removed."""
-        with scratch_directory(self.root / "new") as scratch:
+        """An empty directory for what has no key before it is built. What is left there at the end is removed.
+
+        Raises `DeviceError` when the disk refuses."""
+        place = self.root / "new"
+        with _disk_errors(place), scratch_directory(place) as scratch:
             yield scratch
 
     def _place(self, key: str) -> Path:
         if not _KEY.match(key):
             raise InternalError(f"`{key}` is not a cache key: use `cache_key`")
         return self.root / key[:2] / key[2:]
+
+
+@contextmanager
+def _disk_errors(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DeviceError(
+            f"the build cache could not use `{error.filename or place}`",
+            why=error.strerror or str(error),
+            fix="free space for the build cache and for temporary files, or move them with XDG_CACHE_HOME and TMPDIR",
+        ) from error
 
 
 @contextmanager

@@ -33,15 +33,17 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 def owned_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """An empty folder in a new one of this process below `parent`; both are removed at the end."""
     path = disk.new_folder(parent, prefix)
-    content = path / "content"
-    disk.make_folder(content)
-    descriptor = disk.open_file(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor: int | None = None
     try:
+        content = path / "content"
+        disk.make_folder(content)
+        descriptor = disk.open_file(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         disk.lock(descriptor, fcntl.LOCK_EX)
         yield content
     finally:
         disk.remove_tree(path, ignore_errors=True)
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def sweep_scratch_folders() -> int:

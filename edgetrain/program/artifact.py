@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgetrain.errors import DataError, InternalError
+from edgetrain.files.atomic_file import disk_errors
 from edgetrain.files.atomic_folder import scratch_directory
 from edgetrain.files.build_cache import cache_key, file_sha256
 from edgetrain.files.regular_file import require_regular_files
@@ -83,11 +84,12 @@ class Artifact:
         """Copies the folder, replacing an older artifact: see `put_in_place`.
 
         With `saved`, it starts from those parameters. `beside` are more text files, by name; the manifest vouches for
-        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's size.
+        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's
+        size, `DeviceError` when the disk refuses.
         """
         directory = directory.resolve() if directory.is_symlink() else directory  # a link to a folder stays one
         require_replaceable(directory)
-        with scratch_directory(directory) as scratch:
+        with disk_errors(directory), scratch_directory(directory) as scratch:
             copied = scratch / "artifact"
             disk.copy_tree(self.directory, copied)
             if saved is not None or beside:

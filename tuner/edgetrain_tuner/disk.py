@@ -28,12 +28,6 @@ def stream(descriptor: int, mode: str = "wb") -> BinaryIO:
     return cast(BinaryIO, os.fdopen(descriptor, mode))
 
 
-def new_file(parent: Path, prefix: str) -> tuple[int, Path]:
-    """A file of a name that nobody can guess, and its descriptor. Only its owner may read it."""
-    descriptor, name = tempfile.mkstemp(dir=parent, prefix=prefix)
-    return descriptor, Path(name)
-
-
 def set_mode(descriptor: int, mode: int) -> None:
     os.fchmod(descriptor, mode)
 
@@ -101,7 +95,9 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    shutil.copytree(source, target)
+    make_folder(target)
+    for path in sorted(source.iterdir()):
+        (copy_tree if path.is_dir() else copy_file)(path, target / path.name)
 
 
 def lock(descriptor: int, operation: int) -> None:

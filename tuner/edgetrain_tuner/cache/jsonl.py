@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgetrain_tuner import disk
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, read_entry
 from edgetrain_tuner.cache.errors import CacheError
+from edgetrain_tuner.cache.whole_file import replaced_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,20 +22,10 @@ class BadLine:
 def write_lines(path: Path, entries: Iterable[Entry]) -> int:
     """One line for each entry; the file appears whole, or not at all. Returns how many there are."""
     count = 0
-    handle, staged = disk.new_file(path.parent, f".{path.name}.")
-    try:
-        with disk.stream(handle) as stream:
-            for entry in entries:
-                stream.write(entry.text.encode() + b"\n")
-                count += 1
-            stream.flush()
-            disk.set_mode(stream.fileno(), 0o644)
-            disk.sync(stream.fileno())
-        disk.rename(staged, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            disk.remove(staged)
-        raise
+    with replaced_file(path, mode=0o644) as stream:
+        for entry in entries:
+            stream.write(entry.text.encode() + b"\n")
+            count += 1
     return count
 
 

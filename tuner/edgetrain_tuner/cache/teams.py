@@ -15,6 +15,7 @@ from pathlib import Path
 
 from edgetrain_tuner import disk
 from edgetrain_tuner.cache.fields import Wrong, choice, parse_json, read_object, text
+from edgetrain_tuner.cache.whole_file import replaced_file
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +51,8 @@ class Team:
             "token_file": self.token_file,
             "require_signature": self.require_signature,
         }
-        handle, staged = disk.new_file(self.folder, f".{self.name}.")
-        with disk.stream(handle) as stream:
+        with replaced_file(self.folder / f"{self.name}.json", mode=0o600) as stream:
             stream.write((json.dumps(data, indent=1) + "\n").encode())
-            disk.sync(stream.fileno())
-        disk.rename(staged, self.folder / f"{self.name}.json")
 
     def forget(self) -> bool:
         """Removes it and everything that was pulled from it; says whether there was anything."""

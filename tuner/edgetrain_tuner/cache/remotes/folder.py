@@ -13,6 +13,7 @@ from edgetrain_tuner import disk
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, merge
 from edgetrain_tuner.cache.errors import AddressError, EntryError, MissingEntryError
 from edgetrain_tuner.cache.remotes.remote import SUFFIX, Changes, Listed, id_of_name, read_as
+from edgetrain_tuner.cache.whole_file import replaced_file
 
 
 class FolderRemote:
@@ -44,7 +45,8 @@ class FolderRemote:
                 known = self.get(id_)
             joined = merge(known, entry) if known else entry
             if joined != known:
-                _write_file(place, joined.text.encode())
+                with replaced_file(place, mode=0o664) as stream:
+                    stream.write(joined.text.encode())
 
     def changes(self, since: str) -> Changes:
         """All of them: times of files on a shared drive are no account of what came when."""
@@ -92,18 +94,3 @@ def _read_file(path: Path) -> bytes:
             return stream.read(MOST_BYTES + 1)
     finally:
         os.close(handle)
-
-
-def _write_file(path: Path, words: bytes) -> None:
-    handle, staged = disk.new_file(path.parent, ".new-")
-    try:
-        with disk.stream(handle) as stream:
-            stream.write(words)
-            stream.flush()
-            disk.set_mode(handle, 0o664)
-            disk.sync(handle)
-        disk.rename(staged, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            disk.remove(staged)
-        raise
