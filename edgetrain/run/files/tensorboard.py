@@ -66,8 +66,9 @@ class TensorBoard(Callback):
 
     def on_train_end(self, logs: Logs) -> None:
         if self._file is not None:
-            with disk_errors(self._path):
-                self._file.close()
+            with disk_errors(self._path), self._file:
+                self._file.flush()
+                disk.sync(self._file.fileno())
             self._file = None
 
     def _write(self, event: bytes, *, flush: bool = False) -> None:

@@ -108,12 +108,11 @@ class FaultyDisk:
         """One call of the system: done, or its fault."""
         if self.happened and not self.fault.number:
             return call()  # clean-up of a process that is no more; the picture is taken
+        if self.fault.number == errno.ENOSPC and name in _FREE_OF_CHARGE:
+            return call()
         self.calls.append(name)
         is_due = len(self.calls) == self.at
         if is_due or (self.happened and self.fault.is_lasting):
-            if self.fault.number == errno.ENOSPC and name in _FREE_OF_CHARGE:
-                self.at += is_due  # not this one: the next that takes room
-                return call()
             self.happened = self.happened or name
             if self.fault.is_short:
                 half()
