@@ -13,7 +13,7 @@ from edgetrain_tuner import disk
 
 
 class Hasty(sqlite3.Connection):
-    def execute(self, *values: Any) -> sqlite3.Cursor:  # type: ignore[override]
+    def execute(self, *values: Any) -> sqlite3.Cursor:
         return super().execute("PRAGMA synchronous = OFF" if "synchronous" in values[0] else values[0], *values[1:])
 
 

@@ -36,6 +36,10 @@ class Fault:
     loses_names: bool = False  # power cut: what unsynced folders did to names is undone
     keeps_share: float | None = None  # power cut: how much of unsynced content survives
 
+    @property
+    def is_power_cut(self) -> bool:
+        return self.loses_names or self.keeps_share is not None
+
 
 ERRORS = (
     Fault(name="disk full", number=errno.ENOSPC),
@@ -98,6 +102,11 @@ class FaultyDisk:
             patch.setattr(disk, "stream", self._stream)
             patch.setattr(disk, "database", self._database)
             yield
+
+    def cut_power(self) -> None:
+        """After the block: the disk as the next process finds it if the power goes now."""
+        self._take_picture()
+        self.after_crash()
 
     def after_crash(self) -> None:
         """The disk as the next process finds it."""
@@ -169,12 +178,12 @@ class FaultyDisk:
         owner = self
 
         class Counted(sqlite3.Connection):
-            def execute(self, *values: Any) -> sqlite3.Cursor:  # type: ignore[override]
+            def execute(self, *values: Any) -> sqlite3.Cursor:
                 if "synchronous" in values[0]:  # a crash of the process loses nothing that SQLite has written
                     values = ("PRAGMA synchronous = OFF",)
                 return cast(sqlite3.Cursor, owner.take("execute", lambda: super(Counted, self).execute(*values)))
 
-            def executemany(self, *values: Any) -> sqlite3.Cursor:  # type: ignore[override]
+            def executemany(self, *values: Any) -> sqlite3.Cursor:
                 values = (values[0], list(values[1]))
                 return cast(sqlite3.Cursor, owner.take("execute", lambda: super(Counted, self).executemany(*values)))
 
@@ -230,7 +239,7 @@ class _Journal:
         self._root = root
         self.shadow = root
         self._synced: dict[int, int] = {}  # by inode: bytes that are certain
-        self._undo: list[tuple[frozenset[Path], Callable[[Path], None]]] = []  # folders to sync, and how to undo
+        self._undo: list[tuple[Path, Callable[[Path], None]]] = []  # the folder whose sync settles it, how to undo it
         self._count = 0
 
     @contextlib.contextmanager
@@ -244,23 +253,17 @@ class _Journal:
             raise
 
     def before(self, name: str, *values: Any) -> None:
+        path = Path(values[-1] if name == "rename" else values[0]) if not isinstance(values[0], int) else self._root
+        there = path.relative_to(self._root) if path.is_relative_to(self._root) else Path()
         if name == "rename":
-            source, target = Path(values[0]), Path(values[1])
-            old = self._kept(target)
-            there = source.relative_to(self._root), target.relative_to(self._root)
-            self._undo.append(
-                (frozenset({source.parent, target.parent}), lambda root: _renamed_back(root, *there, old))
-            )
-        elif name in ("remove", "remove_tree") and Path(values[0]).exists():
-            path, old = Path(values[0]), self._kept(Path(values[0]))
-            self._undo.append(
-                (frozenset({path.parent}), lambda root: _put_back(root / path.relative_to(self._root), old))
-            )
-        elif name == "open_file" and values[1] & os.O_CREAT and not Path(values[0]).exists():
-            path = Path(values[0])
-            self._undo.append(
-                (frozenset({path.parent}), lambda root: (root / path.relative_to(self._root)).unlink(missing_ok=True))
-            )
+            source, old = Path(values[0]).relative_to(self._root), self._kept(path)
+            # A journal has both ends of a rename or none: the target's folder speaks for both.
+            self._undo.append((path.parent, lambda root: _renamed_back(root, source, there, old)))
+        elif name in ("remove", "remove_tree") and path.exists():
+            kept = self._kept(path)
+            self._undo.append((path.parent, lambda root: _put_back(root / there, kept)))
+        elif name == "open_file" and values[1] & os.O_CREAT and not path.exists():
+            self._undo.append((path.parent, lambda root: (root / there).unlink(missing_ok=True)))
 
     def after(self, name: str, *values: Any, result: Any = None) -> None:
         if name == "open_file":
@@ -274,7 +277,7 @@ class _Journal:
         elif name == "sync_path":
             path = Path(values[0])
             if path.is_dir():
-                self._undo = [(folders - {path}, undo) for folders, undo in self._undo if folders - {path}]
+                self._undo = [(folder, undo) for folder, undo in self._undo if folder != path]
             else:
                 self._synced[path.stat().st_ino] = path.stat().st_size
         elif name == "write":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import gc
 import mmap
 import os
@@ -34,16 +35,21 @@ class _Refusing:
     """A call of the C library that may fail."""
 
     def __init__(self, real: Any, refuse: Callable[[], bool], failure: Any) -> None:
-        self.__dict__.update(_real=real, _refuse=refuse, _failure=failure)
+        object.__setattr__(self, "real", real)
+        self.real: Any
+        self.refuse: Callable[[], bool]
+        self.failure: Any
+        object.__setattr__(self, "refuse", refuse)
+        object.__setattr__(self, "failure", failure)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._real, name, value)
+        setattr(self.real, name, value)  # the types of what it takes and gives
 
     def __call__(self, *values: Any) -> Any:
-        if self._refuse():
+        if self.refuse():
             ctypes.set_errno(errno.ENOMEM)
-            return self._failure
-        return self._real(*values)
+            return self.failure
+        return self.real(*values)
 
 
 class _FaultyLibrary:
@@ -197,7 +203,7 @@ def walk_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> i
         arrays = _FaultyArrays(at)
         with monkeypatch.context() as patch:
             arrays.patch(patch)
-            refused = _raised(lambda root=root: fit(root))
+            refused = _raised(functools.partial(fit, root))
             assert refused is None or "out of memory" in as_edgetrain_error(refused).what, f"array {at}: {refused!r}"
         if arrays.calls < at:
             break

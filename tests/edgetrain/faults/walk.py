@@ -32,6 +32,7 @@ class Scenario:
     sweep: Callable[[Path], object] = lambda _: None  # what the next start does before anything else
     stays: Callable[[str], bool] = lambda _: False  # names of files that only the disturbed way leaves, and may
     between: Sequence[State] = ()  # states on the way that are whole as well
+    is_durable: bool = True  # once `act` has ended, a power cut takes nothing back
     may_say: tuple[type[Exception], ...] = ()  # errors of the tuner, which the command line gives our words
 
 
@@ -69,6 +70,9 @@ def walk(scenario: Scenario, folder: Path, faults: Sequence[Fault], *, every: in
             try:
                 _act(scenario, disk, where)
                 if not disk.happened:
+                    if fault.is_power_cut and scenario.is_durable:
+                        disk.cut_power()
+                        assert scenario.read(root) == new, f"{where}, which is after the last: it did not last"
                     break
                 _check(scenario, root, (old, new, *scenario.between), new, files, f"{where}, `{disk.happened}`")
             finally:
@@ -102,14 +106,17 @@ def _act(scenario: Scenario, disk: FaultyDisk, where: str) -> None:
             scenario.act(disk.root)
     except ProcessEnded:
         ended = True
-    except (EdgetrainError, *scenario.may_say) as error:
-        said = as_edgetrain_error(error)
-        assert said.exit_code == DeviceError.exit_code, f"{where}: {said!r}"
     except Exception as error:
-        raise AssertionError(f"{where}: {type(error).__name__} instead of an error of ours: {error}") from error
+        _require_documented(error, scenario, where)
     if disk.happened and not disk.fault.number:
         assert ended, f"{where}: the end of the process was caught"
         disk.after_crash()
+
+
+def _require_documented(error: Exception, scenario: Scenario, where: str) -> None:
+    is_ours = isinstance(error, (EdgetrainError, *scenario.may_say))
+    assert is_ours, f"{where}: {type(error).__name__} instead of an error of ours: {error}"
+    assert as_edgetrain_error(error).exit_code == DeviceError.exit_code, f"{where}: {error!r}"
 
 
 def _check(

@@ -32,6 +32,8 @@ def replaced_file(path: Path, *, mode: int) -> Iterator[BinaryIO]:
             disk.set_mode(file.fileno(), mode)
             disk.sync(file.fileno())
         disk.rename(staged, path)
+        with contextlib.suppress(OSError):  # a network drive may not know how to sync a folder
+            disk.sync_path(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             disk.remove(staged)
