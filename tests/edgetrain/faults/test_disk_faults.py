@@ -29,6 +29,7 @@ from edgetrain.run.files.folders import JobRecord, is_resumable
 from edgetrain.run.files.report import REPORT, write_report
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.step_log import LOG, StepRecord, open_log, read_records
+from edgetrain_tuner import disk
 from edgetrain_tuner.cache.errors import CacheError
 from edgetrain_tuner.cache.jsonl import write_lines
 from edgetrain_tuner.cache.remotes.folder import FolderRemote
@@ -150,8 +151,8 @@ def whole_model(root: Path) -> str:
 
 def build(out: Path) -> None:
     (out / "below").mkdir()
-    (out / "below" / "kernels.o").write_bytes(bytes(5000))
-    (out / "facts.json").write_text("{}")
+    disk.write_file(out / "below" / "kernels.o", bytes(5000))
+    disk.write_file(out / "facts.json", b"{}")
 
 
 def put(root: Path) -> None:
@@ -188,10 +189,10 @@ def program(word: str, *names: str) -> Callable[[Path], object]:
             built = scratch / "artifact"
             built.mkdir()
             for name in names:
-                (built / name).write_text(word)
+                disk.write_file(built / name, word.encode())
             files = {name: file_sha256(built / name) for name in names}
             text = json.dumps({"format": FORMAT, "files": files})
-            (built / MANIFEST).write_text(text)
+            disk.write_file(built / MANIFEST, text.encode())
             put_in_place(built, root / "program")
 
     return act

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -74,7 +75,11 @@ def walk(scenario: Scenario, folder: Path, faults: Sequence[Fault], *, every: in
                         disk.cut_power()
                         assert scenario.read(root) == new, f"{where}, which is after the last: it did not last"
                     break
-                _check(scenario, root, (old, new, *scenario.between), new, files, f"{where}, `{disk.happened}`")
+                where = f"{where}, `{disk.happened}`"
+                if fault.number == errno.ENOSPC:  # removing takes no room, so that nothing is an excuse
+                    left = _files(root) - _files(start) - files
+                    assert not [name for name in left if not scenario.stays(name)], f"{where}: {sorted(left)} are left"
+                _check(scenario, root, (old, new, *scenario.between), new, files, where)
             finally:
                 for path in (root, root.with_name(f"{root.name}.shadow"), root.with_name(f"{root.name}.picture")):
                     shutil.rmtree(path, ignore_errors=True)
