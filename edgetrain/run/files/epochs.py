@@ -42,10 +42,8 @@ class EpochTable:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with disk_errors(self._path), self._file:
-            if error is None:
-                disk.sync(
-                    self._file.fileno()
-                )  # a run that has come to its end is not resumed, which would write it anew
+            if error is None:  # a run that has come to its end is not resumed, which would write the table anew
+                disk.sync(self._file.fileno())
 
     def write(self, epoch: int, step: int, loss: float, metrics: Mapping[str, float]) -> None:
         """The line can be read as soon as it is written."""
