@@ -11,9 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from edgetrain.errors import DeviceError, InternalError, error_from_json
 from edgetrain.files.scratch import sweep_scratch_folders
@@ -52,16 +52,7 @@ def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> Non
     # Whoever is ended in the middle of something leaves files behind; all of them are in a folder that we remove.
     scratch_folder = tempfile.TemporaryDirectory(prefix="edgetrain-compile-", ignore_cleanup_errors=True)
     with scratch_folder as scratch, tempfile.TemporaryFile("w+") as errors:
-        # In a group of its own: Ctrl-C must reach us first, so that we end it and tell the user what happened.
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "TMPDIR": scratch},
-        )
+        process = _started(command, errors, scratch)
         try:
             _talk(process, job, progress)
             code = process.wait()
@@ -83,6 +74,29 @@ def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> Non
             why=tail.splitlines()[-1] if tail else "it said nothing",
             fix="run again with -v and report the model and this message",
         )
+
+
+def _started(command: Sequence[str], errors: IO[str], scratch: str) -> subprocess.Popen[str]:
+    """Raises `DeviceError` where the system has no room for one more process."""
+    try:
+        # In a group of its own: Ctrl-C must reach us first, so that we end it and tell the user what happened.
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": scratch},
+        )
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise out_of_memory("the system had none left to start the compiler's process") from error
+        raise DeviceError(
+            "the compiler's process does not start",
+            why=error.strerror or str(error),
+            fix="close other programs, or raise the limit on processes (`ulimit -u`)",
+        ) from error
 
 
 def _model_bytes(job: Mapping[str, Any]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from edgetrain.files.scratch import scratch_folder
 from edgetrain.graph.extract import Kernel
 from edgetrain.targets.device import Codegen
 from edgetrain.toolchain.object_archive import Member, write_archive
+from edgetrain_tuner import disk
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class ObjectStore:
         except OSError:
             return None
         with contextlib.suppress(OSError):  # what was used longest ago goes first
-            os.utime(self._place(key))
+            disk.touch(self._place(key))
         digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         return content if digest == hashlib.sha256(content).digest() else None
 
@@ -49,8 +49,8 @@ class ObjectStore:
         place = self._place(key)
         try:
             with scratch_directory(place) as scratch:
-                (scratch / place.name).write_bytes(hashlib.sha256(content).digest() + content)
-                (scratch / place.name).replace(place)
+                disk.write_file(scratch / place.name, hashlib.sha256(content).digest() + content)
+                disk.rename(scratch / place.name, place)
         except OSError as error:
             log.info("the object %s is not kept: %s", key[:12], error)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgetrain.errors import DeviceError
+from edgetrain_tuner import disk
 
 # What the reader can do about it, by the system's reason. Anything else gets the general advice.
 _FIXES: Mapping[int, str] = {
@@ -35,34 +36,46 @@ def replaced_file(path: Path, *, keep_old_as: Path | None = None) -> Iterator[Bi
 
     If the block or the disk fails, `path` is as before and the temp file is gone. A power cut leaves it; then
     `sweep_staged` removes it. Its name cannot be guessed and the file is new, so nobody can put a link there. With
-    `keep_old_as` the old file moves there in the instant before the new one takes its place (a cut between the two
-    leaves no `path`, but the old file under its other name).
+    `keep_old_as` the old file moves there in the instant before the new one takes its place, and back where that
+    fails (a cut between the two leaves no `path`, but the old file under its other name).
 
     Raises `DeviceError` when the disk refuses: full, read-only, broken.
     """
     staged = path.with_name(f".{path.name[:_MOST_NAME]}.{secrets.token_hex(8)}.tmp")
+    is_in_place = False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         with open_for_writing(staged) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        if keep_old_as is not None and path.exists():
-            path.replace(keep_old_as)
-        staged.replace(path)
+            disk.sync(file.fileno())
+        _take_place(staged, path, keep_old_as)
+        is_in_place = True
         sync_directory(path.parent)
     except OSError as error:
-        raise disk_error(path, error) from error
+        raise disk_error(path, error, is_in_place=is_in_place) from error
     finally:
-        # After the rename there is nothing to remove; on a dead disk the removal may fail as well.
+        if not is_in_place:
+            with contextlib.suppress(OSError):  # on a dead disk the removal may fail as well
+                disk.remove(staged)
+
+
+def _take_place(staged: Path, path: Path, keep_old_as: Path | None) -> None:
+    if keep_old_as is None or not path.exists():
+        disk.rename(staged, path)
+        return
+    disk.rename(path, keep_old_as)
+    try:
+        disk.rename(staged, path)
+    except OSError:
         with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
+            disk.rename(keep_old_as, path)
+        raise
 
 
 def open_for_writing(path: Path) -> BinaryIO:
     """A new file. Raises `OSError` where there is anything of that name, a link included."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o666), "wb")
+    return disk.stream(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
 
 
 def sweep_staged(folder: Path) -> None:
@@ -73,22 +86,32 @@ def sweep_staged(folder: Path) -> None:
                 continue
             with contextlib.suppress(OSError):
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime > _YOUNG_S:
-                    Path(entry.path).unlink()
+                    disk.remove(Path(entry.path))
 
 
 def sync_directory(directory: Path) -> None:
     """Makes renames in the directory survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
+    disk.sync_path(directory)
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the system refuses while the block writes to `path` is a `disk_error`."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
 
 
-def disk_error(path: Path, error: OSError) -> DeviceError:
-    """The system's refusal in the reader's words, with what to do about it."""
+def disk_error(path: Path, error: OSError, *, is_in_place: bool = False) -> DeviceError:
+    """The system's refusal in the reader's words, with what to do about it.
+
+    `is_in_place`: the file has its new content, and what failed is to make that survive a power cut.
+    """
     reason = error.strerror or str(error)
     kept = "; what the file held before is intact" if path.exists() else ""
+    if is_in_place:
+        kept = "; the file is written, and may be lost when power is cut"
     return DeviceError(
         f"cannot write `{path}`",
         why=f"the system says: {reason}{kept}",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from edgetrain.files.scratch import owned_folder, sweep
+from edgetrain_tuner import disk
 
 
 @contextlib.contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
     """An empty directory on the same filesystem as `place`. Whatever is still there at the end is removed."""
-    place.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folders(place.parent)
     with owned_folder(place.parent, f".{place.name}-") as path:
         yield path
 
@@ -32,26 +32,18 @@ def move_into_place(source: Path, place: Path) -> None:
     Raises `OSError` (`ENOTEMPTY` or `EEXIST`) when `place` holds something: then nothing has changed.
     """
     sync_tree(source)
-    source.rename(place)
-    _sync(place.parent)
+    disk.rename(source, place)
+    disk.sync_path(place.parent)
 
 
 def sync_tree(source: Path) -> None:
     """Puts the directory and all below it on the disk."""
     for path in sorted(source.rglob("*")):
-        _sync(path)
-    _sync(source)
+        disk.sync_path(path)
+    disk.sync_path(source)
 
 
 def move_aside(place: Path) -> None:
     """Removes the directory `place` such that no reader meets a half-removed one."""
     with scratch_directory(place) as grave:
-        place.rename(grave / place.name)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        disk.rename(place, grave / place.name)

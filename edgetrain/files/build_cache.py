@@ -19,6 +19,7 @@ from edgetrain.errors import DeviceError, InternalError
 from edgetrain.files.atomic_folder import move_aside, move_into_place, scratch_directory
 from edgetrain.files.scratch import sweep
 from edgetrain.files.texts import parse_json
+from edgetrain_tuner import disk
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class BuildCache:
         if not _is_whole(place):
             return None
         with contextlib.suppress(OSError):  # a cache that is only read
-            os.utime(place / INDEX)
+            disk.touch(place / INDEX)
         return place
 
     def sweep(self) -> int:
@@ -90,15 +91,15 @@ class BuildCache:
         """The entry of `key`, made by `build` in an empty directory unless it is there already.
 
         When two processes build the same entry, the first to finish is kept and both get it. What `build` raises
-        passes through, and leaves nothing behind.
+        passes through, and leaves nothing behind. Raises `DeviceError` when the disk refuses, also what `build` writes.
         """
         stored = self.get(key)
         if stored is not None:
             return stored
         place = self._place(key)
-        with scratch_directory(place) as scratch:
+        with _disk_errors(place), scratch_directory(place) as scratch:
             built = scratch / "entry"
-            built.mkdir()
+            disk.make_folder(built)
             build(built)
             _write_index(built)
             _store(built, place)
@@ -106,14 +107,29 @@ class BuildCache:
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """An empty directory for what has no key before it is built. What is left there at the end is removed."""
-        with scratch_directory(self.root / "new") as scratch:
+        """An empty directory for what has no key before it is built. What is left there at the end is removed.
+
+        Raises `DeviceError` when the disk refuses."""
+        place = self.root / "new"
+        with _disk_errors(place), scratch_directory(place) as scratch:
             yield scratch
 
     def _place(self, key: str) -> Path:
         if not _KEY.match(key):
             raise InternalError(f"`{key}` is not a cache key: use `cache_key`")
         return self.root / key[:2] / key[2:]
+
+
+@contextmanager
+def _disk_errors(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DeviceError(
+            f"the build cache could not use `{error.filename or place}`",
+            why=error.strerror or str(error),
+            fix="free space for the build cache and for temporary files, or move them with XDG_CACHE_HOME and TMPDIR",
+        ) from error
 
 
 @contextmanager
@@ -126,7 +142,7 @@ def held(entry: Path) -> Iterator[None]:
         return
     try:
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            disk.lock(descriptor, fcntl.LOCK_SH)
         yield
     finally:
         os.close(descriptor)
@@ -153,13 +169,13 @@ def _removed(path: Path) -> bool:
     """Whether the thing could be removed: not when a process holds it."""
     try:
         if path.is_file():
-            path.unlink()
+            disk.remove(path)
             return True
         descriptor = os.open(path / INDEX, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        disk.lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         move_aside(path)
     except OSError:
         return False
@@ -232,7 +248,7 @@ def _files_below(directory: Path) -> Mapping[str, Path]:
 def _write_index(directory: Path) -> None:
     hashes = {name: file_sha256(path) for name, path in _files_below(directory).items()}
     text = json.dumps({"format": _FORMAT, "files": hashes}, indent=1, sort_keys=True) + "\n"
-    (directory / INDEX).write_text(text, encoding="utf-8")
+    disk.write_file(directory / INDEX, text.encode())
 
 
 def _is_whole(directory: Path) -> bool:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from edgetrain_tuner import disk
 
 OWNER = ".owner"
 _NAME = "edgetrain-"  # of folders among the system's temporary files
@@ -31,16 +32,18 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 @contextlib.contextmanager
 def owned_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """An empty folder in a new one of this process below `parent`; both are removed at the end."""
-    path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    content = path / "content"
-    content.mkdir()
-    descriptor = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    path = disk.new_folder(parent, prefix)
+    descriptor: int | None = None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        content = path / "content"
+        disk.make_folder(content)
+        descriptor = disk.open_file(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        disk.lock(descriptor, fcntl.LOCK_EX)
         yield content
     finally:
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(descriptor)
+        disk.remove_tree(path, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def sweep_scratch_folders() -> int:
@@ -69,7 +72,7 @@ def _is_left(path: Path, *, is_held: bool) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        disk.lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     else:
@@ -80,6 +83,6 @@ def _is_left(path: Path, *, is_held: bool) -> bool:
 
 def _removed(path: Path) -> bool:
     with contextlib.suppress(OSError):
-        shutil.rmtree(path)
+        disk.remove_tree(path)
         return True
     return False

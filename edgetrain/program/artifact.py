@@ -13,7 +13,7 @@ The folder holds no time, no path and no name of the machine that made it.
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgetrain.errors import DataError, InternalError
+from edgetrain.files.atomic_file import disk_errors
 from edgetrain.files.atomic_folder import scratch_directory
 from edgetrain.files.build_cache import cache_key, file_sha256
 from edgetrain.files.regular_file import require_regular_files
@@ -38,6 +39,7 @@ from edgetrain.program.manifest import Manifest, TensorRecord, manifest_from_jso
 from edgetrain.program.replace_folder import MANIFEST, put_in_place, require_replaceable
 from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.device import Codegen
+from edgetrain_tuner import disk
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +89,14 @@ class Artifact:
         """Copies the folder, replacing an older artifact: see `put_in_place`.
 
         With `saved`, it starts from those parameters. `beside` are more text files, by name; the manifest vouches for
-        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's size.
+        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's
+        size, `DeviceError` when the disk refuses.
         """
         directory = directory.resolve() if directory.is_symlink() else directory  # a link to a folder stays one
         require_replaceable(directory)
-        with scratch_directory(directory) as scratch:
+        with disk_errors(directory), scratch_directory(directory) as scratch:
             copied = scratch / "artifact"
-            shutil.copytree(self.directory, copied)
+            disk.copy_tree(self.directory, copied)
             if saved is not None or beside:
                 self._complete(copied, saved, beside)
             put_in_place(copied, directory, keeps_changed=keeps_changed)
@@ -103,14 +106,14 @@ class Artifact:
         if saved is not None:
             if len(saved) != self.manifest.saved_bytes:
                 raise InternalError(f"{len(saved)} saved bytes are not the program's {self.manifest.saved_bytes}")
-            with (copied / PARAMETERS).open("r+b") as stream:
+            with disk.stream(disk.open_file(copied / PARAMETERS, os.O_RDWR), "r+b") as stream:
                 stream.write(saved)
             files[PARAMETERS] = file_sha256(copied / PARAMETERS)
         for name, text in beside.items():
-            (copied / name).write_text(text, encoding="utf-8")
+            disk.write_file(copied / name, text.encode())
             files[name] = file_sha256(copied / name)
         manifest = replace(self.manifest, files=dict(sorted(files.items())))
-        (copied / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
+        disk.write_file(copied / MANIFEST, manifest_to_json(manifest).encode())
 
 
 def write_artifact(
@@ -136,8 +139,8 @@ def write_artifact(
     require_replaceable(directory)  # before anything is built
     with scratch_directory(directory) as scratch:
         built = scratch / "artifact"
-        built.mkdir()
-        shutil.copyfile(library, built / library.name)
+        disk.make_folder(built)
+        disk.copy_file(library, built / library.name)
         texts = {
             DRIVER: driver_c,
             GRAPH: graph_to_json(graph),
@@ -147,10 +150,10 @@ def write_artifact(
         if plan_json is not None:
             texts[PLAN] = plan_json
         for name, text in texts.items():
-            (built / name).write_text(text, encoding="utf-8")
+            disk.write_file(built / name, text.encode())
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
         manifest = _describe(built, graph, plan, library.name, target_name, codegen, versions)
-        (built / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
+        disk.write_file(built / MANIFEST, manifest_to_json(manifest).encode())
         put_in_place(built, directory)
     log.info("wrote %s: arena %d bytes, %s", directory, manifest.arena_bytes, manifest.library)
     return Artifact(directory=directory, manifest=manifest)
@@ -243,7 +246,7 @@ def _write_parameters(
         wrong = sorted(parameters.keys() ^ shipped.keys())
         raise InternalError(f"values and graph disagree about `{wrong[0]}` and {len(wrong) - 1} more tensors")
     offsets = file_offsets(graph, plan)
-    with path.open("wb") as stream:
+    with disk.stream(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)) as stream:
         stream.truncate(arena_layout(graph, plan).shipped_bytes)
         for name, tensor in shipped.items():
             stream.seek(offsets[name])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.program.artifact import Artifact
+from edgetrain_tuner import disk
 
 _FOLDER = "programs"  # beside the entries of the build cache, whose names are hexadecimal; stays when these are trimmed
 
@@ -14,8 +16,8 @@ def remember_program(cache: BuildCache, program: Artifact) -> None:
     """Notes that the program was built here. Where the cache cannot be written it is built again instead."""
     place = cache.root / _FOLDER / program.identity
     with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch(mode=0o600)
+        disk.make_folders(place.parent)
+        os.close(disk.open_file(place, os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def is_known_program(cache: BuildCache, program: Artifact) -> bool:

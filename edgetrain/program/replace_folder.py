@@ -11,6 +11,7 @@ from edgetrain.files.atomic_folder import move_aside, move_into_place, sync_tree
 from edgetrain.files.build_cache import file_sha256
 from edgetrain.files.texts import parse_json
 from edgetrain.program.manifest import FORMAT
+from edgetrain_tuner import disk
 
 MANIFEST = "manifest.json"
 
@@ -59,9 +60,9 @@ def _exchange(built: Path, directory: Path, *, removed: set[str]) -> None:
     """File by file, the manifest last: others in the folder stay where they are at every moment."""
     sync_tree(built)
     for path in sorted(built.iterdir(), key=lambda path: (path.name == MANIFEST, path.name)):
-        path.replace(directory / path.name)
+        disk.rename(path, directory / path.name)
     for name in removed:
-        (directory / name).unlink()
+        disk.remove(directory / name)
     sync_directory(directory)
 
 

@@ -124,7 +124,7 @@ def _system_compiler(triple: Triple) -> Compiler | None:
     with scratch_folder("cc") as name:
         (Path(name) / "probe.c").write_text("#include <math.h>\nfloat edge_probe(float x) { return expf(x); }\n")
         command = [path, "-fPIC", "-shared", "probe.c", "-o", "probe.so", *LIBRARIES]
-        probe = subprocess.run(command, cwd=name, capture_output=True, timeout=_TIMEOUT_S, check=False)
+        probe = _ended(command, {}, directory=Path(name))
     if probe.returncode != 0:
         return None
     version = _first_line([path, "--version"], {})
@@ -200,12 +200,27 @@ def run_command(command: Sequence[str], compiler: Compiler, directory: Path, *, 
 
 
 def _first_line(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    try:
-        done = subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except OSError as error:
-        raise DeviceError(f"`{command[0]}` does not start", why=str(error)) from error
+    done = _ended(command, environment)
     if done.returncode != 0 or not done.stdout.strip():
         raise DeviceError(f"`{' '.join(command)}` failed", why=done.stderr.strip().rpartition("\n")[2])
     return done.stdout.splitlines()[0].strip()
+
+
+def _ended(
+    command: Sequence[str], environment: Mapping[str, str], *, directory: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The command, run to its end. Raises `DeviceError` where it does not start, or does not end."""
+    try:
+        return subprocess.run(
+            command,
+            cwd=directory,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise DeviceError(f"`{command[0]}` does not start", why=str(error)) from error
+    except subprocess.TimeoutExpired as error:
+        raise DeviceError(f"`{' '.join(command)}` did not end", why=f"it took over {_TIMEOUT_S:g} s") from error

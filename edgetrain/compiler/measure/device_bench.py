@@ -7,8 +7,6 @@ plain kernel; each candidate is then compared with the default, whose results ar
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Kernel
 from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.device import Codegen
-from edgetrain.toolchain.c_compiler import find_compiler, static_triple
+from edgetrain.toolchain.c_compiler import find_compiler, run_command, static_triple
 from edgetrain_tuner import rules
 from edgetrain_tuner.machine import Machine
 from edgetrain_tuner.measure.arguments import Parameter, parameters_of
@@ -55,7 +53,6 @@ _RUNTIME = ("threads.c", "internal.h", "edgetrain.h")
 _HARNESS = ("trial.c", "trial.h")
 _OBJECTS = ("threads.o", "trial.o")
 _COMPILE = ("-std=gnu11", "-O2", "-g0", "-I.")
-_LINK_S = 600  # the first link for a target builds its C library
 _KINDS: Mapping[str, str] = {"float64": "TRIAL_FLOAT64", "float32": "TRIAL_FLOAT32", "float16": "TRIAL_FLOAT16"}
 _BYTES: Mapping[str, int] = {"float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "int16": 2}
 
@@ -181,12 +178,7 @@ class DeviceBench:
 
     def _compile(self, *arguments: str) -> None:
         command = [*self._compiler.command, *arguments]
-        environment = {**os.environ, **self._compiler.environment}
-        done = subprocess.run(
-            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=_LINK_S, check=False
-        )
-        if done.returncode != 0:
-            raise DeviceError(f"building {arguments[-1]} for the device failed", why=done.stderr.strip()[-500:])
+        run_command(command, self._compiler, self._folder, what=arguments[-1])
 
     def _answer(self, program: Path) -> Answer:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from edgetrain.errors import DeviceError
 from edgetrain.graph.extract import Aliases, Kernel
 from edgetrain.runtime.sources import runtime_text
 from edgetrain.targets.device import Codegen
-from edgetrain.toolchain.c_compiler import find_compiler
+from edgetrain.toolchain.c_compiler import find_compiler, run_command
 from edgetrain_tuner.measure.arguments import Array, aligned
 
 _SYMBOL = "measured_kernel"
@@ -26,7 +25,6 @@ void edge_describe(const char* what, int system_error) { (void)what, (void)syste
 """
 # Symbolic: the parallel launch is ours, not that of TVM's runtime in the same process.
 _SHARED = ("-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-Wl,-z,noexecstack")
-_LINK_S = 60
 
 
 class LoadedKernel:
@@ -94,6 +92,4 @@ class KernelLibrary:
 
     def _link(self, sources: Sequence[str], out: str) -> None:
         command = [*self._compiler.command, *_SHARED, *sources, "-o", out, "-lm", "-lpthread"]
-        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=_LINK_S, check=False)
-        if done.returncode != 0:
-            raise DeviceError(f"linking {out} failed", why=done.stderr.strip()[-500:])
+        run_command(command, self._compiler, self._folder, what=out)

@@ -27,6 +27,7 @@ from edgetrain.run.files.plain_data import record_from_plain
 from edgetrain.run.loop.early_stopping import Best
 from edgetrain.run.loop.running import ExactSum
 from edgetrain.units import show_bytes
+from edgetrain_tuner import disk
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +243,7 @@ def read_run_header(out: Path, *, program_sha256: str, saved_bytes: int) -> Head
 
 def promote_previous(out: Path) -> None:
     """Drops the newest checkpoint: the previous one takes its place."""
-    (out / PREVIOUS).replace(out / NEWEST)
+    disk.rename(out / PREVIOUS, out / NEWEST)
     sync_directory(out)
 
 
@@ -250,7 +251,9 @@ def remove_run_checkpoints(out: Path) -> None:
     """Clears the way for a new run, so that it can never go back to a checkpoint of an older one."""
     for path in (out / NEWEST, out / PREVIOUS, out / BEST):
         try:
-            path.unlink(missing_ok=True)
+            disk.remove(path)
+        except FileNotFoundError:
+            continue
         except OSError as error:
             raise disk_error(path, error) from error
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from edgetrain.errors import DataError, DeviceError, UsageError
 from edgetrain.files.atomic_file import disk_error, sweep_staged
 from edgetrain.run.files.folders import RUNS, is_free, numbered_folders, require_free
+from edgetrain_tuner import disk
 
 LOCK = "run.lock"
 
@@ -116,19 +117,19 @@ def _missing(folder: Path) -> tuple[Path, ...]:
 
 def _open_lock(folder: Path) -> tuple[int, bool]:
     """The lock file, open, and whether it was made for that. Raises `OSError`."""
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folders(folder)
         except OSError as error:
             raise DeviceError(
                 f"cannot make the run folder `{folder}`", why=str(error), fix="choose another with --out DIR"
             ) from error
         with contextlib.suppress(FileNotFoundError):  # a claim that ended has removed the folder again
             try:
-                descriptor, is_new = os.open(folder / LOCK, flags | os.O_CREAT | os.O_EXCL, 0o666), True
+                descriptor, is_new = disk.open_file(folder / LOCK, flags | os.O_CREAT | os.O_EXCL), True
             except FileExistsError:
-                descriptor, is_new = os.open(folder / LOCK, flags), False
+                descriptor, is_new = disk.open_file(folder / LOCK, flags), False
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return descriptor, is_new
             os.close(descriptor)
@@ -138,7 +139,7 @@ def _open_lock(folder: Path) -> tuple[int, bool]:
 def _is_locked(descriptor: int) -> bool:
     """Whether the lock could be had. Raises `OSError` where the disk has no locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        disk.lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
             return False
@@ -164,9 +165,9 @@ def _names(folder: Path) -> frozenset[str]:
 def _remove(folder: Path, made: tuple[Path, ...]) -> None:
     """What the claim made. The file goes while its lock is held; who waits for it sees that and makes another."""
     with contextlib.suppress(OSError):
-        (folder / LOCK).unlink()
+        disk.remove(folder / LOCK)
         for path in made:
-            path.rmdir()  # never more than an empty folder
+            disk.remove_folder(path)  # never more than an empty folder
 
 
 def _in_use(folder: Path) -> UsageError:

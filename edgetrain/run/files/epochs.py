@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, BinaryIO, Self
 
-from edgetrain.files.atomic_file import disk_error, replaced_file
+from edgetrain.files.atomic_file import disk_errors, replaced_file
 from edgetrain.run.loop.step_log import LOG, VALIDATION, read_records
+from edgetrain_tuner import disk
 
 EPOCHS = "epochs.csv"
 _COLUMNS = ("epoch", "step", "loss")
@@ -30,10 +32,8 @@ class EpochTable:
         with replaced_file(self._path) as file:
             file.write(_lines([(*_COLUMNS, *(f"validation_{name}" for name in self._metrics))]).encode())
             file.write(_lines(self._rows(folder / LOG, closed_step, steps_per_epoch)).encode())
-        try:
-            self._file: IO[str] = self._path.open("a", encoding="utf-8", newline="")
-        except OSError as error:
-            raise disk_error(self._path, error) from error
+        with disk_errors(self._path):
+            self._file: BinaryIO = disk.stream(disk.open_file(self._path, os.O_WRONLY | os.O_APPEND), "ab")
 
     def __enter__(self) -> Self:
         return self
@@ -41,15 +41,15 @@ class EpochTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with disk_errors(self._path), self._file:
+            if error is None:  # a run that has come to its end is not resumed, which would write the table anew
+                disk.sync(self._file.fileno())
 
     def write(self, epoch: int, step: int, loss: float, metrics: Mapping[str, float]) -> None:
         """The line can be read as soon as it is written."""
-        try:
-            self._file.write(_lines([self._row(epoch, step, loss, metrics)]))
+        with disk_errors(self._path):
+            self._file.write(_lines([self._row(epoch, step, loss, metrics)]).encode())
             self._file.flush()
-        except OSError as error:
-            raise disk_error(self._path, error) from error
 
     def _rows(self, log: Path, closed_step: int, steps_per_epoch: int) -> Iterable[Sequence[object]]:
         """Holds the losses of one epoch at a time."""

@@ -19,6 +19,7 @@ from edgetrain.files.texts import parse_json
 from edgetrain.graph.adapters import Adapter
 from edgetrain.model.tensor_names import onnx_name
 from edgetrain.run.engines.engine import Array
+from edgetrain_tuner import disk
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
@@ -51,7 +52,7 @@ def write_peft(
         tensors[f"{module}.lora_A.weight"] = parameters[adapter.down]
         tensors[f"{module}.lora_B.weight"] = parameters[adapter.up]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(folder)
     except OSError as error:
         raise DeviceError(f"cannot make the folder `{folder}`", why=str(error), fix="choose another") from error
     write_safetensors(folder / WEIGHTS, tensors)

@@ -6,16 +6,17 @@ here, it needs no TensorFlow and no TensorBoard on the device. https://www.tenso
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import os
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from edgetrain.files.atomic_file import disk_error
+from edgetrain.files.atomic_file import disk_errors
 from edgetrain.run.loop.callbacks import Callback, Logs
+from edgetrain_tuner import disk
 
 TENSORBOARD = "tensorboard"
 _VERSION = b"brain.Event:2"
@@ -49,9 +50,9 @@ class TensorBoard(Callback):
         # TensorBoard reads files in the order of their names.
         nanoseconds = round(self._clock() * 1e9)
         self._path = self._folder / f"events.out.tfevents.{nanoseconds // 10**9:010d}.{nanoseconds % 10**9:09d}"
-        with self._disk_errors():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb")
+        with disk_errors(self._path):
+            disk.make_folders(self._folder)
+            self._file = disk.stream(disk.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         self._write(_text(3, _VERSION))
         self._write(_integer(2, self._step + 1) + _text(7, _integer(1, _START)), flush=True)
 
@@ -65,24 +66,18 @@ class TensorBoard(Callback):
 
     def on_train_end(self, logs: Logs) -> None:
         if self._file is not None:
-            with self._disk_errors():
-                self._file.close()
+            with disk_errors(self._path), self._file:
+                self._file.flush()
+                disk.sync(self._file.fileno())
             self._file = None
 
     def _write(self, event: bytes, *, flush: bool = False) -> None:
         if self._file is None:
             return
-        with self._disk_errors():
+        with disk_errors(self._path):
             self._file.write(_record(struct.pack("<Bd", 1 << 3 | 1, self._clock()) + event))  # field 1: wall time
             if flush:
                 self._file.flush()
-
-    @contextlib.contextmanager
-    def _disk_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise disk_error(self._path, error) from error
 
 
 def _scalars(step: int, values: Mapping[str, float]) -> bytes:

@@ -26,6 +26,7 @@ from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.texts import parse_json, read_regular
 from edgetrain.run.files.claim import LOCK, claimed
 from edgetrain.run.limits.ladder import BROKEN, Rung
+from edgetrain_tuner import disk
 
 LIVE = "live.json"
 REQUEST = "request.json"
@@ -224,7 +225,7 @@ def _write(path: Path, data: Mapping[str, Any]) -> None:
 def _remove_messages(folder: Path) -> None:
     for name in (LIVE, REQUEST):
         with contextlib.suppress(OSError):
-            (folder / name).unlink(missing_ok=True)
+            disk.remove(folder / name)
 
 
 def _lock(descriptor: int, ends: float) -> bool:

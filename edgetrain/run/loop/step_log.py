@@ -8,7 +8,6 @@ What a run was like is here and nowhere else: neither its memory nor its checkpo
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -18,8 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from edgetrain.files.atomic_file import disk_error
+from edgetrain.files.atomic_file import disk_errors
 from edgetrain.files.texts import parse_json
+from edgetrain_tuner import disk
 
 LOG = "log.jsonl"
 VALIDATION = "validation"  # the event that holds an epoch's metrics
@@ -53,17 +53,17 @@ class StepLog:
         self._write_line({"step": step, "event": event, **values})
 
     def _write_line(self, data: Mapping[str, object]) -> None:
-        with _disk_errors(self._path):
+        with disk_errors(self._path):
             self._file.write(json.dumps(data, allow_nan=False).encode() + b"\n")
             self._file.flush()
 
     def sync(self) -> None:
         """After this the lines survive a power cut, so that a checkpoint never knows steps that the log does not."""
-        with _disk_errors(self._path):
-            os.fsync(self._file.fileno())
+        with disk_errors(self._path):
+            disk.sync(self._file.fileno())
 
     def close(self) -> None:
-        with _disk_errors(self._path):
+        with disk_errors(self._path):
             self._file.close()
 
 
@@ -73,8 +73,8 @@ def open_log(path: Path, *, after_step: int, validated_step: int | None = None) 
     A run that was killed may have logged steps that its checkpoint does not hold, and a torn last line. A validation
     after `validated_step` (`None`: any) is one of them: the run will validate again, and list it then.
     """
-    with _disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path):
+        disk.make_folders(path.parent)
         file = _open_regular(path)
         file.truncate(_kept_bytes(file, after_step, after_step if validated_step is None else validated_step))
         return StepLog(path, file)
@@ -92,20 +92,12 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
 
 def _open_regular(path: Path) -> BinaryIO:
     """The file to read and append to. Raises `OSError` for a link, whose target is not ours to cut, or a pipe."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = disk.stream(disk.open_file(path, flags), "a+b")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.ELOOP, "it is no regular file")
     return file
-
-
-@contextlib.contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error) from error
 
 
 def _kept_bytes(file: BinaryIO, after_step: int, validated_step: int) -> int:

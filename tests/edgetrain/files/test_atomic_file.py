@@ -8,6 +8,7 @@ import pytest
 
 from edgetrain.errors import DeviceError
 from edgetrain.files.atomic_file import replaced_file
+from edgetrain_tuner import disk
 
 
 def test_the_new_file_appears_only_once_the_block_ends(tmp_path: Path) -> None:
@@ -41,6 +42,40 @@ def test_the_old_file_can_be_kept_under_another_name(tmp_path: Path) -> None:
         with replaced_file(path, keep_old_as=kept) as file:
             file.write(text)
     assert (path.read_bytes(), kept.read_bytes()) == (b"three", b"two")
+
+
+def test_where_the_new_file_cannot_take_its_place_the_old_one_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, kept = tmp_path / "file", tmp_path / "older"
+    path.write_bytes(b"old")
+    rename = disk.rename
+
+    def refuse_new(source: Path, target: Path) -> None:
+        if source.name.endswith(".tmp"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    monkeypatch.setattr(disk, "rename", refuse_new)
+    with pytest.raises(DeviceError, match="cannot write"), replaced_file(path, keep_old_as=kept) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_who_cannot_make_a_new_file_last_does_not_say_that_the_old_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "file").write_bytes(b"old")
+    monkeypatch.setattr(disk, "sync_path", refuse)
+    with pytest.raises(DeviceError) as caught, replaced_file(tmp_path / "file") as file:
+        file.write(b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert "the file is written" in caught.value.why
+    assert "intact" not in caught.value.why
 
 
 def test_the_content_is_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

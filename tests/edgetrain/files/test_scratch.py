@@ -13,6 +13,7 @@ import pytest
 
 from edgetrain.files.atomic_folder import scratch_directory, sweep_beside
 from edgetrain.files.scratch import OWNER, owned_folder, scratch_folder, sweep, sweep_scratch_folders
+from edgetrain_tuner import disk
 
 _OLD = 1_000_000_000
 
@@ -41,6 +42,17 @@ def killed_in(code: str, temporary: Path) -> None:
 
 
 WAIT = "print('made', flush=True); import signal; signal.pause()"
+
+
+@pytest.mark.parametrize("call", ["make_folder", "open_file", "lock"])
+def test_a_folder_that_cannot_be_finished_is_gone(call: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, call, refuse)
+    with pytest.raises(OSError, match="No space"), scratch_folder("test"):
+        pytest.fail("there is no such folder")
+    assert not list(temporary.iterdir())
 
 
 def test_a_folder_is_gone_at_the_end(temporary: Path) -> None:

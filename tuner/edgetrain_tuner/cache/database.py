@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgetrain_tuner import disk
 from edgetrain_tuner.cache.errors import CacheError
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises `CacheError` for a file that belongs to another program or to a newer version, `sqlite3.Error` for a disk
     that refuses.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folders(path.parent)
     with _locked(path):
         try:
             return _prepared(path)
@@ -113,13 +114,13 @@ def _set_aside(path: Path) -> Path:
     place = path.with_name(f"{path.name}.damaged-{number}")
     for suffix in ("-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(place.with_name(place.name + suffix))
-    path.rename(place)
+            disk.rename(path.with_name(path.name + suffix), place.with_name(place.name + suffix))
+    disk.rename(path, place)
     return place
 
 
 def _prepared(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = disk.database(path, timeout_s=_BUSY_SECONDS)
     connection.text_factory = _decoded
     try:
         _require_ours(connection, path)
@@ -166,9 +167,9 @@ def _patiently(connection: sqlite3.Connection, statement: str) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Only one process at a time opens or sets aside: a second one must not rename the file that the first made new."""
-    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = disk.open_file(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        disk.lock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, read_entry
 from edgetrain_tuner.cache.errors import CacheError
+from edgetrain_tuner.cache.whole_file import replaced_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,19 +22,10 @@ class BadLine:
 def write_lines(path: Path, entries: Iterable[Entry]) -> int:
     """One line for each entry; the file appears whole, or not at all. Returns how many there are."""
     count = 0
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            for entry in entries:
-                stream.write(entry.text.encode() + b"\n")
-                count += 1
-            stream.flush()
-            os.fchmod(stream.fileno(), 0o644)
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replaced_file(path, mode=0o644) as stream:
+        for entry in entries:
+            stream.write(entry.text.encode() + b"\n")
+            count += 1
     return count
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgetrain_tuner import disk
 from edgetrain_tuner.cache.fields import Wrong, choice, parse_json, read_object, text
+from edgetrain_tuner.cache.whole_file import replaced_file
 
 log = logging.getLogger(__name__)
 
@@ -45,27 +44,24 @@ class Team:
 
     def remember(self) -> None:
         """Written whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(self.folder)
         data = {
             "format": _FORMAT,
             "url": self.url,
             "token_file": self.token_file,
             "require_signature": self.require_signature,
         }
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=f".{self.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(data, indent=1) + "\n")
-            os.fsync(stream.fileno())
-        Path(name).replace(self.folder / f"{self.name}.json")
+        with replaced_file(self.folder / f"{self.name}.json", mode=0o600) as stream:
+            stream.write((json.dumps(data, indent=1) + "\n").encode())
 
     def forget(self) -> bool:
         """Removes it and everything that was pulled from it; says whether there was anything."""
         places = sorted(self.folder.glob(f"{self.name}.*"))
         for place in places:
             if place.is_dir():
-                shutil.rmtree(place)
+                disk.remove_tree(place)
             else:
-                place.unlink()
+                disk.remove(place)
         return bool(places)
 
 

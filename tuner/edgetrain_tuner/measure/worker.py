@@ -109,9 +109,18 @@ class Worker:
 
     def _start(self) -> None:
         # In a group of its own: Ctrl-C reaches whoever started us, and they end it.
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+        try:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:  # of the machine: it says nothing about the schedule whose turn it is
+            told = {
+                "error": "DeviceError",
+                "what": "the measuring process does not start",
+                "why": error.strerror or str(error),
+                "fix": "close other programs, or raise the limit on processes (`ulimit -u`)",
+            }
+            raise MeasuringLostError(told) from error
         self._write(self._hello)
 
     def _write(self, data: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from edgetrain.run.files.epochs import EPOCHS, EpochTable
 from edgetrain.run.files.history import read_history
 from edgetrain.run.loop.learning_rate import LearningRate
 from edgetrain.run.loop.step_log import LOG, VALIDATION, StepRecord, open_log
+from edgetrain_tuner import disk
 from tests.edgetrain.run.small_run import SETTINGS, STEPS, STEPS_PER_EPOCH, run
 
 
@@ -29,6 +30,20 @@ def test_a_run_leaves_a_line_for_each_epoch_with_its_metrics(tmp_path: Path) -> 
         first = validation.step - STEPS_PER_EPOCH
         expected = sum(history.losses[first : validation.step]) / STEPS_PER_EPOCH
         assert float(row["loss"]) == pytest.approx(expected)
+
+
+def test_the_whole_table_is_on_the_disk_when_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    sync = disk.sync
+
+    def noted(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(Path(f"/proc/self/fd/{descriptor}").read_bytes())
+
+    monkeypatch.setattr(disk, "sync", noted)
+    with EpochTable(tmp_path, closed_step=0, steps_per_epoch=3, metrics=()) as table:
+        table.write(1, 3, 0.5, {})
+    assert synced[-1] == (tmp_path / EPOCHS).read_bytes()
 
 
 def test_an_epoch_that_was_cut_short_or_not_validated_has_its_line_too(tmp_path: Path) -> None:

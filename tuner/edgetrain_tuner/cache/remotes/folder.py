@@ -6,13 +6,14 @@ import contextlib
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgetrain_tuner import disk
 from edgetrain_tuner.cache.entry import MOST_BYTES, Entry, merge
 from edgetrain_tuner.cache.errors import AddressError, EntryError, MissingEntryError
 from edgetrain_tuner.cache.remotes.remote import SUFFIX, Changes, Listed, id_of_name, read_as
+from edgetrain_tuner.cache.whole_file import replaced_file
 
 
 class FolderRemote:
@@ -37,14 +38,15 @@ class FolderRemote:
         place = self._place(id_)
         if not self._folder.parent.is_dir():
             raise AddressError(f"`{self._folder}` cannot be made", why=f"there is no folder `{self._folder.parent}`")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(place.parent)
         with self._locked():
             known: Entry | None = None
             with contextlib.suppress(EntryError, MissingEntryError):  # what is damaged is replaced
                 known = self.get(id_)
             joined = merge(known, entry) if known else entry
             if joined != known:
-                _write_file(place, joined.text.encode())
+                with replaced_file(place, mode=0o664) as stream:
+                    stream.write(joined.text.encode())
 
     def changes(self, since: str) -> Changes:
         """All of them: times of files on a shared drive are no account of what came when."""
@@ -68,10 +70,10 @@ class FolderRemote:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        handle = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = disk.open_file(self._folder / ".lock", os.O_RDWR | os.O_CREAT)
         try:
             with contextlib.suppress(OSError):  # a drive without locks: two pushes of one id may lose a measurement
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                disk.lock(handle, fcntl.LOCK_EX)
             yield
         finally:
             os.close(handle)
@@ -92,17 +94,3 @@ def _read_file(path: Path) -> bytes:
             return stream.read(MOST_BYTES + 1)
     finally:
         os.close(handle)
-
-
-def _write_file(path: Path, words: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(words)
-            stream.flush()
-            os.fchmod(handle, 0o664)
-            os.fsync(handle)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

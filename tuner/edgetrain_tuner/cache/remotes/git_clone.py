@@ -174,6 +174,8 @@ class Clone:
             )
         except FileNotFoundError:
             raise AddressError(f"`{self.url}` needs git", why="there is no `git` on PATH") from None
+        except OSError as error:
+            raise UnreachableError("git does not start", why=error.strerror or str(error)) from error
         except subprocess.TimeoutExpired:
             raise UnreachableError(f"`{self.url}` did not answer", why=f"git took over {self._limit_s:g} s") from None
         if done.returncode and not may_fail:
