@@ -119,11 +119,15 @@ class Soak:
             self._train_long("one process, its budget moves", moving_s, moving=True)
         with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(lambda job: self._chains(job, jobs, only), range(jobs)))
-        self._check_places()
+        self.check_places()
+
+    def counts(self) -> Counter[str]:
+        """Of all runs together."""
+        return sum(self._counts.values(), Counter())
 
     def rows(self) -> list[dict[str, object]]:
         short = [{"run": name, **{c: counts[c] for c in COLUMNS[1:]}} for name, counts in self._counts.items()]
-        total: Counter[str] = sum(self._counts.values(), Counter())
+        total = self.counts()
         everything = {"run": "all", **{c: total[c] for c in COLUMNS[1:]}, "seconds": now_s() - self._began_s}
         everything |= {"seed": self.seed, "disk_pressure": self.pressure, "violations": list(self.wrong)}
         return [*short, everything, *self.long_rows()]
@@ -151,13 +155,13 @@ class Soak:
         number = job if only is None else only
         while now_s() < self.ends_s:
             try:
-                self._chain(number)
+                self.run_one(number)
             except Exception as error:  # a bug of this script is a finding, too, and the hour goes on
                 self._note(f"run {number}", [f"{type(error).__name__}: {error}"])
                 raise
             number += jobs if only is None else 0
 
-    def _chain(self, number: int) -> None:
+    def run_one(self, number: int) -> None:
         rng = random.Random(f"{self.seed}/{number}")
         name = list(VARIANTS)[number % len(VARIANTS)]
         run_seed = rng.randrange(_RUN_SEEDS)
@@ -222,7 +226,7 @@ class Soak:
         for text in found:
             self.say(f"WRONG {text}")
 
-    def _check_places(self) -> None:
+    def check_places(self) -> None:
         """What killed processes left outside of their runs, once it is old, is gone after the next command."""
         self._note("folders beside the runs", self._left(self._environment))
 

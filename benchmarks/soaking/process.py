@@ -69,7 +69,7 @@ class Command:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                preexec_fn=_as_from_a_terminal,  # noqa: PLW1509 - nothing but three system calls
+                preexec_fn=_as_from_a_terminal,
             )
 
     @property

@@ -81,9 +81,7 @@ class Session:
         limit = self.rng.randrange(1 << 10, 200 << 10) if short else None
         self._is_disk_short = short
         self._seen.counts["disk"] += short
-        fit = Command(
-            self.words, cwd=self.cwd, environment=self.environment, told=self.told, file_limit_bytes=limit
-        )
+        fit = Command(self.words, cwd=self.cwd, environment=self.environment, told=self.told, file_limit_bytes=limit)
         self._watch(fit)
         self.disk.free()
         for command in self._beside:
