@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -27,17 +28,12 @@ def checkpoint_bits(ground: Ground) -> Result:
     path = Path(shutil.copy(ground.finished_run / NEWEST, folder))
     whole = path.read_bytes()
     header = _PREFIX_BYTES + int.from_bytes(whole[8:_PREFIX_BYTES], "little")
-    bits = [
-        *range(0, 8 * header, 4 if ground.quick else 1),
-        *(rng.randrange(8 * len(whole)) for _ in range(_RANDOM_FLIPS)),
-    ]
+    of_header = range(0, 8 * header, 4 if ground.quick else 1)
+    bits = [*of_header, *(rng.randrange(8 * len(whole)) for _ in range(_RANDOM_FLIPS))]
     flipped = ((f"bit {bit}", _with_flipped(whole, bit)) for bit in bits)
     cuts = ((f"cut at {cut}", whole[:cut]) for cut in _cuts(rng, len(whole)))
-    found = [
-        *_undetected(path, flipped, lambda: read_header(path)),
-        *_undetected(path, cuts, lambda: read_header(path)),
-    ]
-    detail = f"{len(bits) - _RANDOM_FLIPS:,} bits of the header, {_RANDOM_FLIPS} anywhere, {_CUTS} truncations"
+    found = _undetected(path, itertools.chain(flipped, cuts), lambda: read_header(path))
+    detail = f"{len(of_header):,} bits of the header, {_RANDOM_FLIPS} anywhere, {_CUTS} truncations"
     return Result(tries=len(bits) + _CUTS, wrong=tuple(found), detail=detail)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import statistics
@@ -54,7 +55,9 @@ def memory_pairs(ground: Ground) -> Result:
     detail = "; ".join(
         f"{name}: median {statistics.median(ratios):.3f}, least {min(ratios):.3f}, most {max(ratios):.3f}"
         for name, ratios in (
-            ("arena, measured to planned", arena), ("process, measured to planned", process), ("process to budget", used)
+            ("arena, measured to planned", arena),
+            ("process, measured to planned", process),
+            ("process to budget", used),
         )
         if ratios
     )  # fmt: skip
@@ -117,7 +120,7 @@ def _dense(path: Path, width: int) -> Path:
     rng = np.random.Generator(np.random.PCG64(width))
     sizes = (64, width, width, 10)
     weights, nodes, last = {}, [helper.make_node("Flatten", ["x"], ["flat"])], "flat"
-    for number, (rows, columns) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for number, (rows, columns) in enumerate(itertools.pairwise(sizes)):
         weights[f"w{number}"] = (rng.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
         weights[f"b{number}"] = np.zeros(columns, np.float32)
         nodes.append(helper.make_node("Gemm", [last, f"w{number}", f"b{number}"], [f"y{number}"]))

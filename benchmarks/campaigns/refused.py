@@ -36,10 +36,9 @@ def resumes(ground: Ground) -> Result:
         before = contents(copy)
         refused = ground.run(("fit", "--resume", other, _MORE, "--out", str(copy)), cwd=folder)
         wrong += unexpected(refused, (2, 5))
-        changed = {name for name, content in contents(copy).items() if before.get(name) != content}
-        wrong += [
-            f"refused with {other}, and changed {name}" for name in sorted(changed | before.keys() - contents(copy))
-        ]
+        after = contents(copy)
+        changed = sorted(name for name in before.keys() | after if before.get(name) != after.get(name))
+        wrong += [f"refused with {other}, and changed {name}" for name in changed]
         wrong += unexpected(ground.run(("fit", "--resume", _MORE, "--out", str(copy)), cwd=folder), (0,))
         shutil.rmtree(folder)
     tried = len(cases[:: 4 if ground.quick else 1])

@@ -17,12 +17,14 @@ _TOKEN = "right-token-of-a-server"
 _ID = "0" * 64
 _HEADERS = (
     "Bearer", "Bearer ", "Bearer x", f"bearer {_TOKEN}", f"Basic {_TOKEN}", f"Bearer  {_TOKEN}", f"Bearer {_TOKEN}x",
-    f"Bearer {_TOKEN[:-1]}", f"Bearer {_TOKEN.upper()}", f"Bearer {_TOKEN}\t.", f"{_TOKEN}", f"Bearer {_TOKEN},{_TOKEN}",
+    f"Bearer {_TOKEN[:-1]}", f"Bearer {_TOKEN.upper()}", f"Bearer {_TOKEN}\t.",
+    f"{_TOKEN}", f"Bearer {_TOKEN},{_TOKEN}",
 )  # fmt: skip
 _PLACES = (
     "/", "/..", "/../../etc/passwd", "/v1/schedules/../../../../etc/passwd", "/v1/schedules/..%2f..%2fetc%2fpasswd",
     "/v1/schedules/%2e%2e/%2e%2e/served.sqlite", "//etc/passwd", "/v1//schedules", "/v1/schedules/" + "A" * 64,
-    "/v1/schedules/" + _ID + "/..", "/v1/classes/..", "/v1/classes/%00", "/served.sqlite", "/v1/schedules/....//....//x",
+    "/v1/schedules/" + _ID + "/..", "/v1/classes/..", "/v1/classes/%00", "/served.sqlite",
+    "/v1/schedules/....//....//x",
     "/v1/schedules/..\\..\\x", "/v1/schedules/" + "%" * 64,
 )  # fmt: skip
 _METHODS = ("POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "HEAD", "PROPFIND", "BREW")
