@@ -154,7 +154,7 @@ DEFECTS: tuple[Claim, ...] = (
 PROMISES: tuple[Claim, ...] = (
     Claim(
         holds="A run that is killed anywhere goes on to the same bits",
-        tried="processes killed at random and at every file operation and step, disks that run full, a clock that jumps",
+        tried="processes killed at random, at every file operation and step; disks that run full; a clock that jumps",
         tests=(f"{_RUN}/test_resuming.py", f"{_CLI}/test_fit_interrupted.py", "tests/edgetrain/faults"),
         campaigns=("kills and full disks",),
     ),

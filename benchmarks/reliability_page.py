@@ -1,4 +1,4 @@
-"""Writes what `benchmarks.reliability` found as a page: a row for each claim, campaigns, soak, fuzzing, what is left."""
+"""Writes what `benchmarks.reliability` found as a page: claims, campaigns, soak, fuzzing, and what is not covered."""
 
 from __future__ import annotations
 
@@ -10,33 +10,37 @@ from benchmarks.campaigns.ground import Result
 from benchmarks.reliability_claims import DEFECTS, PROMISES, Claim
 
 _INTRODUCTION = """\
-What was tried to lose data, to get in, or to break a promise, how often, and how often it worked. For anyone who wants to know what
-can be relied on. `{command}` wrote this page; [security](security.md) says what is protected against whom."""
+What was tried to lose data, to get in, or to break a promise, how often, and how often it worked. For anyone who
+wants to know what can be relied on. `{command}` wrote this page; [security](security.md) says what is protected
+against whom."""
 _DEFECTS = """\
-Each row was wrong once: a hostile tester found it. `tests` counts test cases that passed (and failed, where one did), `faults` the
-places where tests made a file operation, an allocation or a process fail, `tries` those of the campaigns below."""
+Each row was wrong once: a hostile tester found it. `tests` counts test cases that passed (and failed, where one
+did), `faults` the places where tests made a file operation, an allocation or a process fail, `tries` those of the
+campaigns below."""
 _PROMISES = "What held from the beginning, tried again."
 _CAMPAIGNS = """\
-A campaign tries one thing many times, with a seed. `did not hold` counts what it found; a failed command of the campaign itself counts,
-too."""
+A campaign tries one thing many times, with a seed. `did not hold` counts what it found; a failed command of the
+campaign itself counts, too."""
 _SOAK = """\
-`python -m benchmarks.soak` trains for hours in processes of its own, while they are killed, stopped, given other budgets and junk,
-their disk runs full and their clock jumps. Every run has to end with the parameters, results, log and checkpoint sizes of the same
-run that nobody disturbed, with documented exit codes, and leave nothing behind."""
+`python -m benchmarks.soak` trains for hours in processes of its own, while they are killed, stopped, given other
+budgets and junk, their disk runs full and their clock jumps. Every run has to end with the parameters, results, log
+and checkpoint sizes of the same run that nobody disturbed, with documented exit codes, and leave nothing behind."""
 _LONG = """\
-Two processes train for long. Each pair is a median of the first tenth of the time, after a warm-up, and of the last: neither
-memory nor descriptors nor the checkpoint may grow, nor a step cost more of the processor."""
+Two processes train for long. Each pair is a median of the first tenth of the time, after a warm-up, and of the
+last: neither memory nor descriptors nor the checkpoint may grow, nor a step cost more of the processor."""
 _FUZZ = """\
-Inputs that a fuzzer makes up, led by which code they reach, for everything that reads files or requests. A finding is a crash, a hang
-or an error that is not documented."""
+Inputs that a fuzzer makes up, led by which code they reach, for everything that reads files or requests. A finding
+is a crash, a hang or an error that is not documented."""
 _NOT_COVERED = """\
-- **Real power cuts.** A killed process stands for them, and tests that drop bytes that were not synced. Disks that say
-  "synced" before they are have not been tried.
-- **Real boards.** Kernels for other processors run in emulators; flash, brown-outs and watchdogs of devices have not been tried.
+- **Real power cuts.** A killed process stands for them, and tests that drop bytes that were not synced. Disks that
+  say "synced" before they are have not been tried.
+- **Real boards.** Kernels for other processors run in emulators; flash, brown-outs and watchdogs of devices have not
+  been tried.
 - **Disks over a network.** Locks and renames of NFS and SMB are not tested.
 - **Other systems.** Everything here ran on Linux, on the machine named above.
 - **Memory errors of the hardware.** Checkpoints notice changed bits, memory does not.
-- **Libraries that we use.** Decoders of pictures, Parquet and ONNX have holes of their own; TVM's compiler is not fuzzed.
+- **Libraries that we use.** Decoders of pictures, Parquet and ONNX have holes of their own; TVM's compiler is not
+  fuzzed.
 - **More than was tried.** A number of tries without a failure is no proof."""
 _SHOWN_WRONG = 10
 
@@ -143,7 +147,7 @@ def _soak(document: Any) -> Iterable[str]:
     rows = document["rows"]
     short = [row for row in rows if "runs" in row]
     yield "## Soak"
-    everything = next((row for row in short if row["run"] == "all"), {})
+    everything: Mapping[str, Any] = next((row for row in short if row["run"] == "all"), {})
     hours = f"{everything.get('seconds', 0) / 3600:.2f} hours, seed {everything.get('seed')}"
     yield f"{_SOAK}\n\n{hours}. Full disks: {everything.get('disk_pressure', 'unknown')}."
     columns = [name for name in short[0] if name not in ("seconds", "seed", "disk_pressure", "violations")]

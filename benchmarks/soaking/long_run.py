@@ -195,7 +195,8 @@ def _judged(moments: list[Moment], out: Path, switches: int, wrong: list[str]) -
 
 def _rate(moments: list[Moment], clock: str) -> float:
     begins, ends = moments[0], moments[-1]
-    return (ends.step - begins.step) / max(1e-9, getattr(ends, clock) - getattr(begins, clock))
+    passed_s: float = getattr(ends, clock) - getattr(begins, clock)
+    return (ends.step - begins.step) / max(1e-9, passed_s)
 
 
 def _median(values: list[int]) -> int:
