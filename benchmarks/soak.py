@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from threading import Lock
 
@@ -42,6 +43,7 @@ _COLD_SHARE = 0.1  # of the runs that begin with an empty cache, so that compili
 _RUN_SEEDS = 2  # different runs of a variant
 _COUNTED = ("sessions", "SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "budget met", "disk", "clock", "junk")
 _FOLDERS = ("tmp", "cache", "config", "runtime", "home")
+FOUND = Path("build") / "soak-found"
 COLUMNS = ("run", "runs", *_COUNTED, "wrong")
 LONG_COLUMNS = (
     "run", "steps", "seconds", "descriptors", "resident_bytes", "steps_per_s", "steps_per_cpu_s", "checkpoint_bytes",
@@ -77,7 +79,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="runs at once (1)")
     parser.add_argument("--only", type=int, help="no long runs, and of the others this one again and again")
-    parser.add_argument("--keep", type=Path, default=Path("soak-found"), help="where to keep what did not hold")
+    parser.add_argument("--keep", type=Path, default=FOUND, help="where to keep what did not hold")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     if options.hours + options.minutes <= 0:
@@ -205,7 +207,7 @@ class Soak:
                         clock=clock,
                         environment={**self._environment, **clock.environment},
                         rng=random.Random(0),
-                        ends_s=self.ends_s,
+                        ends_s=inf,
                     ).undisturbed()
                 if left:
                     raise SystemExit(f"an undisturbed run leaves files that are not documented: {left}")
@@ -215,9 +217,11 @@ class Soak:
 
     def _count(self, name: str, number: int, outcome: Outcome, *, is_cold: bool) -> None:
         with self._lock:
-            self._counts[name] += outcome.counts + Counter(runs=1, wrong=len(outcome.wrong))
+            done_runs = Counter(runs=not outcome.given_up, wrong=len(outcome.wrong))
+            self._counts[name] += outcome.counts + done_runs
             done = ", ".join(f"{count} {what}" for what, count in sorted(outcome.counts.items()) if what != "samples")
-            self.say(f"run {number}, {name}{' (cold)' if is_cold else ''}: {done}")
+            kind = f"{' (cold)' if is_cold else ''}{' (given up: the time is over)' if outcome.given_up else ''}"
+            self.say(f"run {number}, {name}{kind}: {done}")
         self._note(f"run {number}, {name} (--seed {self.seed} --only {number})", outcome.wrong)
 
     def _note(self, where: str, wrong: Sequence[str]) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from pathlib import Path
 
 from benchmarks.campaigns.ground import Ground, Result
-from benchmarks.soak import Soak
+from benchmarks.soak import FOUND, Soak
 from benchmarks.soaking.disk import can_mount
 
 _RUNS, _QUICK_RUNS = 24, 3
@@ -17,9 +16,7 @@ _KINDS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "disk", "budget met", "clock
 def kills(ground: Ground) -> Result:
     """Each ends with the parameters, results, log and checkpoints of the run that nobody disturbed."""
     runs = _QUICK_RUNS if ground.quick else _RUNS
-    soak = Soak(
-        folder=ground.new_folder("soak"), seed=ground.seed, keep=Path("soak-found"), ends_s=inf, may_mount=can_mount()
-    )
+    soak = Soak(folder=ground.new_folder("soak"), seed=ground.seed, keep=FOUND, ends_s=inf, may_mount=can_mount())
     for number in range(runs):
         soak.run_one(number)
     soak.check_places()

@@ -53,11 +53,13 @@ class Outcome:
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    given_up: bool = False
     most_descriptors: int = 0
     most_resident_bytes: int = 0
 
     def add(self, seen: Seen, number: int) -> None:
         self.counts += seen.counts
+        self.given_up |= seen.given_up
         self.counts["sessions"] += 1
         self.counts["samples"] += seen.samples
         self.most_descriptors = max(self.most_descriptors, seen.most_descriptors)
@@ -104,7 +106,7 @@ class Chain:
         for number in range(self.rng.randint(1, _MOST_DENSE if dense else _MOST_SESSIONS) + 1):
             seen = self._session(number, disturb=True, dense=dense)
             outcome.add(seen, number)
-            if seen.code == 0 or outcome.wrong:
+            if seen.code == 0 or outcome.wrong or seen.given_up:
                 break
             if now_s() > self.ends_s:
                 seen = self._session(number + 1, disturb=False)
@@ -113,6 +115,8 @@ class Chain:
         else:
             seen = self._session(number + 1, disturb=False)
             outcome.add(seen, number + 1)
+        if outcome.given_up:
+            return outcome
         if not outcome.wrong and seen.code != 0:
             outcome.wrong.append(f"the last session, which nobody disturbed, ended with {seen.code}")
         if not outcome.wrong:
@@ -131,6 +135,7 @@ class Chain:
             disk=self.disk,
             clock=self.clock,
             rng=self.rng,
+            ends_s=self.ends_s,
             budgets=self.variant.budgets,
             disturbances=random_disturbances(self.rng, dense=dense) if disturb else (),
         ).run()

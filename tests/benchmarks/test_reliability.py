@@ -17,18 +17,25 @@ from benchmarks.reliability import CAMPAIGNS, ROOT, cases_of
 from benchmarks.reliability_claims import CLAIMS, DEFECTS
 from benchmarks.reliability_page import Case, Page, matches, page
 
-JUNIT = """<testsuites><testsuite>
-<testcase classname="tests.a.test_one" name="test_x[1]"><properties><property name="fault_points" value="12"/></properties></testcase>
+_POINTS = '<properties><property name="fault_points" value="12"/></properties>'
+JUNIT = f"""<testsuites><testsuite>
+<testcase classname="tests.a.test_one" name="test_x[1]">{_POINTS}</testcase>
 <testcase classname="tests.a.test_one" name="test_x[2]"><failure message="no"/></testcase>
 <testcase classname="tests.a.test_one.TestClass" name="test_y"><skipped/></testcase>
 <testcase classname="tests.a.test_onefold" name="test_z"/>
-</testsuite></testsuites>"""  # noqa: E501
+</testsuite></testsuites>"""
 SOAK = {
     "rows": [
         {"run": "plain", "runs": 3, "SIGKILL": 7, "wrong": 0},
         {"run": "all", "runs": 3, "SIGKILL": 7, "wrong": 0, "seconds": 3600.0, "seed": 4, "disk_pressure": "a tmpfs"}
         | {"violations": []},
-        {"run": "by itself", "steps": 700_000, "seconds": 900.0, "descriptors": [7, 7], "resident_bytes": [80_000_000] * 2}
+        {
+            "run": "by itself",
+            "steps": 700_000,
+            "seconds": 900.0,
+            "descriptors": [7, 7],
+            "resident_bytes": [80_000_000] * 2,
+        }
         | {"steps_per_s": [900.0, 890.0], "steps_per_cpu_s": [4000.0, 4001.0], "checkpoint_bytes": [79_980, 80_010]}
         | {"log_bytes_per_step": 121.4, "switches": 0, "wrong": 0},
     ]

@@ -30,7 +30,7 @@ def test_a_minute_of_soak_holds(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     rows = {row["run"]: row for row in json.loads(out.read_text())["rows"]}
-    assert rows["all"]["runs"] >= 1
+    assert rows["all"]["sessions"] >= 1
     assert rows["all"]["violations"] == []
     assert rows["one process, left alone"]["steps"] > 1000
     assert not (tmp_path / "kept").exists()
