@@ -120,7 +120,7 @@ class Chain:
         if not outcome.wrong and seen.code != 0:
             outcome.wrong.append(f"the last session, which nobody disturbed, ended with {seen.code}")
         if not outcome.wrong:
-            outcome.wrong += self._differences(expected, outcome)
+            outcome.wrong += [*differences(self.out, expected, outcome), *self._what_stays()]
         return outcome
 
     def _session(self, number: int, *, disturb: bool, dense: bool = False) -> Seen:
@@ -140,31 +140,6 @@ class Chain:
             disturbances=random_disturbances(self.rng, dense=dense) if disturb else (),
         ).run()
 
-    def _differences(self, expected: Undisturbed, outcome: Outcome) -> list[str]:
-        wrong = []
-        report = json.loads((self.out / "report.json").read_text())
-        if report["parameters_sha256"] != expected.parameters_sha256:
-            wrong.append(f"other bits: {report['parameters_sha256']}, undisturbed {expected.parameters_sha256}")
-        found = results_of(report)
-        wrong += [
-            f"report.json: `{name}` is {found[name]}, undisturbed {value}"
-            for name, value in expected.results.items()
-            if found[name] != value
-        ]
-        if log_of(self.out) != expected.log:
-            wrong.append("log.jsonl lists other steps or validations than that of the undisturbed run")
-        sizes = {name: (self.out / name).stat().st_size for name in _CHECKPOINTS if (self.out / name).exists()}
-        wrong += [
-            f"{name} has {size} bytes, undisturbed {expected.checkpoint_bytes}"
-            for name, size in sizes.items()
-            if abs(size - expected.checkpoint_bytes) > _CHECKPOINT_SLACK_BYTES
-        ]
-        if outcome.most_descriptors > expected.most_descriptors + _DESCRIPTORS_SLACK:
-            wrong.append(f"{outcome.most_descriptors} descriptors, undisturbed {expected.most_descriptors}")
-        if outcome.most_resident_bytes > expected.most_resident_bytes + _RESIDENT_SLACK_BYTES:
-            wrong.append(f"{outcome.most_resident_bytes} bytes resident, undisturbed {expected.most_resident_bytes}")
-        return wrong + self._what_stays()
-
     def _what_stays(self) -> list[str]:
         """A finished run answers again and changes nothing; temp files of killed processes, once old, are gone then."""
         age(self.out)
@@ -181,6 +156,33 @@ class Chain:
         """The run and what its processes said, for whoever looks into a failure."""
         shutil.copytree(self.out, to / "run", symlinks=True, ignore=_without_pipes, dirs_exist_ok=True)
         shutil.copytree(self.folder, to / "said", dirs_exist_ok=True, ignore=_without_pipes)
+
+
+def differences(out: Path, expected: Undisturbed, outcome: Outcome) -> list[str]:
+    """In what a finished run is not as if nobody had disturbed it."""
+    wrong = []
+    report = json.loads((out / "report.json").read_text())
+    if report["parameters_sha256"] != expected.parameters_sha256:
+        wrong.append(f"other bits: {report['parameters_sha256']}, undisturbed {expected.parameters_sha256}")
+    found = results_of(report)
+    wrong += [
+        f"report.json: `{name}` is {found[name]}, undisturbed {value}"
+        for name, value in expected.results.items()
+        if found[name] != value
+    ]
+    if log_of(out) != expected.log:
+        wrong.append("log.jsonl lists other steps or validations than that of the undisturbed run")
+    sizes = {name: (out / name).stat().st_size for name in _CHECKPOINTS if (out / name).exists()}
+    wrong += [
+        f"{name} has {size} bytes, undisturbed {expected.checkpoint_bytes}"
+        for name, size in sizes.items()
+        if abs(size - expected.checkpoint_bytes) > _CHECKPOINT_SLACK_BYTES
+    ]
+    if outcome.most_descriptors > expected.most_descriptors + _DESCRIPTORS_SLACK:
+        wrong.append(f"{outcome.most_descriptors} descriptors, undisturbed {expected.most_descriptors}")
+    if outcome.most_resident_bytes > expected.most_resident_bytes + _RESIDENT_SLACK_BYTES:
+        wrong.append(f"{outcome.most_resident_bytes} bytes resident, undisturbed {expected.most_resident_bytes}")
+    return wrong
 
 
 def results_of(report: Mapping[str, Any]) -> dict[str, Any]:

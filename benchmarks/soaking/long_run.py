@@ -77,7 +77,7 @@ def train_for(
     if code != 130:
         wrong.append(f"it ended with {code} after SIGTERM: {run.text()[-800:]}")
     wrong += [f"it said `{words}`: {run.text()[-1500:]}" for words in run.bugs()]
-    return _judged(moments, out, switches, wrong)
+    return judged(moments, out, switches, wrong)
 
 
 class _Mover:
@@ -158,7 +158,8 @@ def last_step(log: Path) -> int | None:
     return None
 
 
-def _judged(moments: list[Moment], out: Path, switches: int, wrong: list[str]) -> LongRun:
+def judged(moments: list[Moment], out: Path, switches: int, wrong: list[str]) -> LongRun:
+    """`wrong` and what else the moments show. Raises `SystemExit` where they are too few to show anything."""
     after = [m for m in moments if m.at_s >= _WARM_UP * moments[-1].at_s]
     size = max(2, len(after) // _TENTHS)
     if len(after) < 2 * size:

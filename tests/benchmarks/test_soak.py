@@ -8,14 +8,17 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.reliability import ROOT
-from benchmarks.soaking.chain import DOCUMENTED, age, leftovers, log_of
+from benchmarks.soaking.chain import DOCUMENTED, Outcome, Undisturbed, age, differences, leftovers, log_of, results_of
 from benchmarks.soaking.clock import JumpingClock, build_clock
-from benchmarks.soaking.long_run import last_step
+from benchmarks.soaking.long_run import Moment, judged, last_step
 from benchmarks.soaking.process import Command, sample
 from benchmarks.soaking.session import random_disturbances
 from benchmarks.soaking.variants import VARIANTS
@@ -117,3 +120,72 @@ def test_every_variant_says_its_seed_and_needs_one_core() -> None:
         words = variant.fit(7)
         assert "train.seed=7" in words
         assert words[words.index("--threads") + 1] == "1"
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> tuple[Path, Undisturbed]:
+    """What a run leaves, as far as it is compared, and what it is compared with."""
+    report = {"parameters_sha256": "ab", "steps": 2, "kept_epoch": 1, "losses": [0.5, 0.4], "test_accuracy": 0.9}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    lines = ({"step": n, "epoch": 1, "loss": 0.5, "seconds": 0.1} for n in (1, 2))
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "checkpoint.bin").write_bytes(bytes(1000))
+    expected = Undisturbed(
+        parameters_sha256="ab",
+        results=results_of(report),
+        log=log_of(tmp_path),
+        checkpoint_bytes=1000,
+        most_descriptors=8,
+        most_resident_bytes=80 << 20,
+    )
+    return tmp_path, expected
+
+
+def test_a_run_that_is_the_same_differs_in_nothing(finished: tuple[Path, Undisturbed]) -> None:
+    assert differences(*finished, Outcome(most_descriptors=8, most_resident_bytes=80 << 20)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"parameters_sha256": "cd"}, "other bits"),
+        ({"results": {"test_accuracy": 0.8}}, "test_accuracy"),
+        ({"log": ()}, "log.jsonl"),
+        ({"checkpoint_bytes": 400}, "checkpoint.bin has 1000 bytes"),
+        ({"most_descriptors": 2}, "20 descriptors"),
+        ({"most_resident_bytes": 8 << 20}, "bytes resident"),
+    ],
+)
+def test_each_difference_is_told(finished: tuple[Path, Undisturbed], change: dict[str, Any], words: str) -> None:
+    out, expected = finished
+    outcome = Outcome(most_descriptors=8, most_resident_bytes=80 << 20)
+    if "descriptors" in words:
+        outcome.most_descriptors = 20
+    (told,) = differences(out, replace(expected, **change), outcome)
+    assert words in told
+
+
+def moments(growth: Callable[[int], dict[str, int | float]]) -> list[Moment]:
+    flat = {"descriptors": 8, "resident_bytes": 80 << 20, "cpu_s": 0.0, "checkpoint_bytes": 80_000, "step": 0}
+    return [
+        Moment(**{"at_s": float(n), **flat, "step": 100 * n, "cpu_s": n / 4, **growth(n)})  # type: ignore[arg-type]
+        for n in range(200)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("growth", "words"),
+    [
+        (lambda n: {"resident_bytes": (80 << 20) + n * (100 << 10)}, "resident memory"),
+        (lambda n: {"descriptors": 8 + n // 10}, "descriptors"),
+        (lambda n: {"cpu_s": n * n / 400}, "steps a second"),
+        (lambda n: {"checkpoint_bytes": 80_000 + 11 * n}, "checkpoint"),
+        (lambda n: {}, ""),
+    ],
+)
+def test_what_grows_in_a_long_run_is_told(
+    growth: Callable[[int], dict[str, int | float]], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n')
+    wrong = judged(moments(growth), tmp_path, 0, []).wrong
+    assert [words in told for told in wrong] == ([True] if words else [])
