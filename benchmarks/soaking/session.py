@@ -20,8 +20,9 @@ _GRACE_S = 40.0  # after the time of the soak; a run that needs longer is given 
 _LOOK_S, _SAMPLE_S = 0.01, 0.2
 _SOFT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _YEAR_S = 365 * 86_400
-# Of each ten disturbances so many; a signal or a full disk ends the session.
-_KINDS = ("kill", "kill", "kill", "stop", "stop", "twice", "budget", "disk", "clock", "junk")
+_BESIDE = ("budget", "budget", "disk", "disk", "clock", "junk")  # a full disk may end the session
+_ENDS = ("kill", "kill", "stop", "twice")
+_ENDED_SHARE = 0.6  # of the sessions that are not dense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +51,13 @@ def random_disturbances(rng: random.Random, *, dense: bool) -> tuple[Disturbance
     """In the order of their times, those before the first step first. Densely: one signal soon after the first step."""
     if dense:
         return (Disturbance(kind=rng.choice(("kill", "kill", "stop")), after_s=rng.expovariate(8.0), within=True),)
+    kinds = [rng.choice(_BESIDE) for _ in range(rng.randint(1, 3))]
+    if rng.random() < _ENDED_SHARE:
+        kinds.append(rng.choice(_ENDS))
     found = []
-    for _ in range(rng.randint(1, 3)):
-        within = rng.random() < 0.7
-        after_s = rng.uniform(0.0, 1.5) if within else rng.uniform(0.0, 2.5)
-        found.append(Disturbance(kind=rng.choice(_KINDS), after_s=after_s, within=within))
+    for kind in kinds:
+        within = rng.random() < 0.8
+        found.append(Disturbance(kind=kind, after_s=rng.uniform(0.0, 3.0 if kind in _ENDS else 1.0), within=within))
     return tuple(sorted(found, key=lambda d: (d.within, d.after_s)))
 
 

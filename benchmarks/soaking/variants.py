@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SHORT = ("train.epochs=60", "data.limit=720", "train.checkpoint_every=11")
+_SHORT = ("train.epochs=120", "data.limit=720", "train.checkpoint_every=11")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ VARIANTS: Mapping[str, Variant] = {
     ),
     "augmented": Variant(words=(*_SHORT, "data.augment.shift=0.1", "data.augment.noise=0.1", "data.augment.mixup=0.2")),
     "accumulating, no validation": Variant(
-        words=("train.batch=8", "train.accumulate=4", "data.validation=0", "train.epochs=60", "data.limit=512")
+        words=("train.batch=8", "train.accumulate=4", "data.validation=0", "train.epochs=120", "data.limit=512")
     ),
     "adapting": Variant(words=_SHORT, flags=("--adapt",), budgets=("1MB", "2MB")),
     "sharing": Variant(words=_SHORT, flags=("--share", "soak=2MB"), budgets=("1MB",)),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgetrain.graph.ir import Role
 from edgetrain.program.manifest import Manifest, TensorRecord
 from edgetrain.run.engines import stored_parameters
 from edgetrain.run.engines.arena_memory import _mapped_bytes_in_use
@@ -21,7 +22,7 @@ MOST_BYTES = 128 << 10
 def record(*, nbytes: int, file_offset: int, slot: int | None) -> TensorRecord:
     shape, place = (nbytes // 4,), (0 if slot is None else None)
     return TensorRecord(
-        offset=place, shape=shape, dtype="float32", role="parameter", file_offset=file_offset, slot=slot
+        offset=place, shape=shape, dtype="float32", role=Role.PARAMETER, file_offset=file_offset, slot=slot
     )
 
 
@@ -53,8 +54,12 @@ def test_what_comes_and_goes_is_in_memory_piece_by_piece(copy: ParametersCopy, m
     arena = bytearray(b"\x07" * KEPT)
     cells = (ctypes.c_uint8 * STORED)()
     bounce = Bounce(memory=memoryview(cells).cast("B"), address=ctypes.addressof(cells))
-    written = []
-    copy.fetch(memoryview(arena), lambda slot, to: ctypes.memmove(to, storage, STORED) and None, bounce)
+    written: list[bytes] = []
+
+    def read(slot: int, to: int) -> None:
+        ctypes.memmove(to, storage, STORED)
+
+    copy.fetch(memoryview(arena), read, bounce)
     assert bytes(copy.memory[:STORED]) == storage
     assert bytes(copy.memory[STORED:]) == arena
     release(copy.mapping)  # what the comparison has read
