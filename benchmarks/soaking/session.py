@@ -84,6 +84,7 @@ class Session:
         self._beside: list[Command] = []
 
     def run(self) -> Seen:
+        self._remove_pipe()
         short = not self.disk.is_mounted and any(d.kind == "disk" for d in self.disturbances)
         limit = self.rng.randrange(1 << 10, 200 << 10) if short else None
         self._is_disk_short = short
@@ -182,6 +183,12 @@ class Session:
                 os.mkfifo(request)
         except OSError:
             return
+
+    def _remove_pipe(self) -> None:
+        """A session that was killed leaves our pipe there, and the next one is right to refuse it (docs/security.md)."""
+        request = self.folder / "request.json"
+        if request.is_fifo():
+            request.unlink()
 
     def _judge(self, fit: Command) -> None:
         code = self._seen.code = fit.code()
