@@ -185,7 +185,7 @@ class Session:
             return
 
     def _remove_pipe(self) -> None:
-        """A session that was killed leaves our pipe there, and the next one is right to refuse it (docs/security.md)."""
+        """A session that was killed leaves our pipe there, and the next one rightly refuses it (docs/security.md)."""
         request = self.folder / "request.json"
         if request.is_fifo():
             request.unlink()
