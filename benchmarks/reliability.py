@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         commit=_commit(),
         day=datetime.now(UTC).date().isoformat(),
         machine=machine() | {"memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")},
-        command=" ".join(("python -m benchmarks.reliability", *(["--quick"] if options.quick else []))),
+        command=_command(options),
         seconds=time.monotonic() - began,
         soak=_read(options.soak),
         fuzz=_read(options.fuzz),
@@ -85,6 +86,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=CAMPAIGNS, help="this campaign; can be given again")
     parser.add_argument("--no-tests", action="store_true", help="campaigns alone")
     return parser.parse_args(arguments)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What gives the same page again, but for where it goes."""
+    flags = [*(["--quick"] if options.quick else []), *(["--no-tests"] if options.no_tests else [])]
+    chosen = [word for name in options.only or () for word in ("--only", name)]
+    return shlex.join(["python", "-m", "benchmarks.reliability", *flags, *chosen])
 
 
 def run_tests(*, quick: bool) -> tuple[Case, ...]:

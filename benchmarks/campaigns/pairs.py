@@ -105,7 +105,8 @@ def _fit(
 
 
 def _stores(manifest: Any) -> bool:
-    return '"slot": ' in json.dumps(manifest).replace('"slot": null', "")
+    """Whether a tensor has no place in the arena."""
+    return any(tensor.get("offset") is None for tensor in manifest["tensors"].values())
 
 
 def _output(ground: Ground, words: tuple[str, ...], cwd: Path) -> str:
