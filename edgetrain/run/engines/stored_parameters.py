@@ -1,7 +1,7 @@
 """Where a program leaves some parameters in storage: a copy of them all, which the host can read and write.
 
-It is a file in the page directory, mapped. What was read or written goes back to the system tensor by tensor: the
-process never holds more of it than the largest tensor, in place of temporaries that are not in use meanwhile.
+It is a file in the page directory, mapped. What was read or written goes back to the system piece by piece: beside
+the copy's piece a stored tensor is in memory once, in place of temporaries that are not in use meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from edgetrain.errors import DeviceError
 from edgetrain.program.manifest import Manifest, TensorRecord
 
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16  # small beside any arena: it is held on top of one
 
 MoveSlot = Callable[[int, int], None]  # slot, address in this process
 
@@ -61,21 +61,17 @@ class ParametersCopy:
         for record in self._records.values():
             if record.slot is not None:
                 read_slot(record.slot, bounce.address)
-                self.memory[record.place_in_file] = bounce.memory[: record.nbytes]
-            else:
-                self.memory[record.place_in_file] = arena[_place_in_arena(record)]
-            self.release()
+            held = bounce.memory[: record.nbytes] if record.slot is not None else arena[_place_in_arena(record)]
+            copy_by_pieces(self.memory[record.place_in_file], held, self.mapping)
         self.is_current = True
 
     def put_back(self, arena: memoryview, write_slot: MoveSlot, bounce: Bounce) -> None:
         """Writes the copy to the arena and to storage; it is out of date from then on, for the program runs next."""
         for record in self._records.values():
+            held = bounce.memory[: record.nbytes] if record.slot is not None else arena[_place_in_arena(record)]
+            copy_by_pieces(held, self.memory[record.place_in_file], self.mapping)
             if record.slot is not None:
-                bounce.memory[: record.nbytes] = self.memory[record.place_in_file]
                 write_slot(record.slot, bounce.address)
-            else:
-                arena[_place_in_arena(record)] = self.memory[record.place_in_file]
-            self.release()
         self.is_current = False
 
     def release(self) -> None:
@@ -109,10 +105,14 @@ def mapped_file(directory: Path, nbytes: int) -> mmap.mmap:
     try:
         with tempfile.TemporaryFile(dir=directory, prefix="edgetrain-parameters-") as file:
             file.truncate(nbytes)
-            return mmap.mmap(file.fileno(), nbytes)
+            mapping = mmap.mmap(file.fileno(), nbytes)
     except OSError as error:
         raise DeviceError(
             f"no room for a copy of the parameters in {directory}",
             why=str(error),
             fix="free space in the page directory, or choose another one",
         ) from error
+    # Else the system reads ahead, in pages of up to 2 MB, and maps each of them whole at the first touch.
+    if hasattr(mmap, "MADV_RANDOM"):
+        mapping.madvise(mmap.MADV_RANDOM)
+    return mapping

@@ -1,0 +1,1 @@
+"""What `benchmarks.soak` does to runs, and what it looks at afterwards."""
