@@ -30,7 +30,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.program is not None:
         program = program_of(folder, console)
         program.copy_to(
-            arguments.program, saved=trained_bytes(folder), beside=description_of(folder), keeps_changed=True
+            arguments.program,
+            saved=trained_bytes(folder),
+            beside=description_of(folder),
+            keeps_changed=True,
+            is_shared=True,
         )
         written["program"] = str(arguments.program)
     if arguments.safetensors is not None:
@@ -49,7 +53,7 @@ def export_onnx(folder: Path, out: Path) -> None:
     from edgetrain.files.atomic_file import replaced_file
 
     model = trained_model(folder)
-    with replaced_file(out) as file:
+    with replaced_file(out, is_shared=True) as file:
         file.write(model)
 
 

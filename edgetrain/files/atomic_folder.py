@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgetrain.files.private import make_private_folder
 from edgetrain.files.scratch import owned_folder, sweep
 
 
 @contextlib.contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
     """An empty directory on the same filesystem as `place`. Whatever is still there at the end is removed."""
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(place.parent)
     with owned_folder(place.parent, f".{place.name}-") as path:
         yield path
 

@@ -240,6 +240,6 @@ def dump_stages(folder: Path, stage: PlannedJob | BuiltJob, report: RunReport | 
     (folder / "2-costs.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     (folder / "3-plan.json").write_text(plan_dump.to_json(stage.plan), encoding="utf-8")
     if isinstance(stage, BuiltJob):
-        stage.program.copy_to(folder / "4-program")
+        stage.program.copy_to(folder / "4-program", is_shared=True)
     if report is not None:
         (folder / "5-report.json").write_text(report.to_json(), encoding="utf-8")

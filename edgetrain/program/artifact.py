@@ -26,6 +26,7 @@ import numpy.typing as npt
 from edgetrain.errors import DataError, InternalError
 from edgetrain.files.atomic_folder import scratch_directory
 from edgetrain.files.build_cache import cache_key, file_sha256
+from edgetrain.files.private import make_tree_private
 from edgetrain.files.regular_file import require_regular_files
 from edgetrain.graph.ir import Tensor, TrainGraph
 from edgetrain.graph.ir import from_json as graph_from_json
@@ -78,19 +79,25 @@ class Artifact:
         saved: bytes | bytearray | None = None,
         beside: Mapping[str, str] = types.MappingProxyType({}),
         keeps_changed: bool = False,
+        is_shared: bool = False,
     ) -> None:
         """Copies the folder, replacing an older artifact: see `put_in_place`.
 
         With `saved`, it starts from those parameters. `beside` are more text files, by name; the manifest vouches for
-        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's size.
+        them too. Only its owner may read the copy, unless it `is_shared`: then the umask decides. Raises `UsageError` as
+        `put_in_place` does, `InternalError` when `saved` is not of the program's size.
         """
         directory = directory.resolve() if directory.is_symlink() else directory  # a link to a folder stays one
         require_replaceable(directory)
         with scratch_directory(directory) as scratch:
             copied = scratch / "artifact"
-            shutil.copytree(self.directory, copied)
+            copied.mkdir()
+            for path in sorted(self.directory.iterdir()):
+                shutil.copyfile(path, copied / path.name)  # not its mode, which is that of this copy
             if saved is not None or beside:
                 self._complete(copied, saved, beside)
+            if not is_shared:
+                make_tree_private(copied)
             put_in_place(copied, directory, keeps_changed=keeps_changed)
 
     def _complete(self, copied: Path, saved: bytes | bytearray | None, beside: Mapping[str, str]) -> None:

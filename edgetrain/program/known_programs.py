@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from edgetrain.files.build_cache import BuildCache
+from edgetrain.files.private import make_private_folder
 from edgetrain.program.artifact import Artifact
 
 _FOLDER = "programs"  # beside the entries of the build cache, whose names are hexadecimal; stays when these are trimmed
@@ -14,7 +15,7 @@ def remember_program(cache: BuildCache, program: Artifact) -> None:
     """Notes that the program was built here. Where the cache cannot be written it is built again instead."""
     place = cache.root / _FOLDER / program.identity
     with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(place.parent)
         place.touch(mode=0o600)
 
 

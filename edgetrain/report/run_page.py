@@ -41,6 +41,6 @@ def write_run_page(folder: Path, out: Path | None = None, *, with_samples: bool 
     """Writes the page of the run in `folder`, to its `report.html` without `out`. Raises as `read_run` does."""
     path = out if out is not None else folder / REPORT_PAGE
     text = to_html(run_page(read_run(folder), with_samples=with_samples))
-    with replaced_file(path) as file:
+    with replaced_file(path, is_shared=out is not None) as file:
         file.write(text.encode())
     return path

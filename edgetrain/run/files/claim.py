@@ -17,7 +17,8 @@ from pathlib import Path
 
 from edgetrain.errors import DataError, DeviceError, UsageError
 from edgetrain.files.atomic_file import disk_error, sweep_staged
-from edgetrain.run.files.folders import RUNS, is_free, numbered_folders, require_free
+from edgetrain.files.private import FILE_MODE, FOLDER_MODE, make_file_private, make_private_folder
+from edgetrain.run.files.folders import RUNS, has_our_recipe, is_free, numbered_folders, require_free
 
 LOCK = "run.lock"
 
@@ -83,6 +84,8 @@ def _claim(folder: Path, *, patience_s: float) -> Iterator[bool]:
         if is_ours:
             sweep_staged(folder)
         before = _names(folder)
+        if is_ours and (before == {LOCK} or has_our_recipe(folder)):
+            _make_private(folder)
         yield is_ours
     finally:
         if is_ours and is_new and _names(folder) == before:
@@ -119,14 +122,15 @@ def _open_lock(folder: Path) -> tuple[int, bool]:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(folder)
         except OSError as error:
             raise DeviceError(
                 f"cannot make the run folder `{folder}`", why=str(error), fix="choose another with --out DIR"
             ) from error
         with contextlib.suppress(FileNotFoundError):  # a claim that ended has removed the folder again
             try:
-                descriptor, is_new = os.open(folder / LOCK, flags | os.O_CREAT | os.O_EXCL, 0o666), True
+                descriptor, is_new = os.open(folder / LOCK, flags | os.O_CREAT | os.O_EXCL, FILE_MODE), True
+                make_file_private(descriptor)
             except FileExistsError:
                 descriptor, is_new = os.open(folder / LOCK, flags), False
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -167,6 +171,12 @@ def _remove(folder: Path, made: tuple[Path, ...]) -> None:
         (folder / LOCK).unlink()
         for path in made:
             path.rmdir()  # never more than an empty folder
+
+
+def _make_private(folder: Path) -> None:
+    """A run's folder that was there: made by hand, or by a version that left it to the umask."""
+    with contextlib.suppress(PermissionError):  # somebody else's, who lets us write there
+        folder.chmod(FOLDER_MODE)
 
 
 def _in_use(folder: Path) -> UsageError:

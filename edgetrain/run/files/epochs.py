@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from edgetrain.files.atomic_file import disk_error, replaced_file
+from edgetrain.files.private import private_opener
 from edgetrain.run.loop.step_log import LOG, VALIDATION, read_records
 
 EPOCHS = "epochs.csv"
@@ -31,7 +32,9 @@ class EpochTable:
             file.write(_lines([(*_COLUMNS, *(f"validation_{name}" for name in self._metrics))]).encode())
             file.write(_lines(self._rows(folder / LOG, closed_step, steps_per_epoch)).encode())
         try:
-            self._file: IO[str] = self._path.open("a", encoding="utf-8", newline="")
+            self._file: IO[str] = open(  # noqa: SIM115 - kept open
+                self._path, "a", encoding="utf-8", newline="", opener=private_opener
+            )
         except OSError as error:
             raise disk_error(self._path, error) from error
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgetrain.files.atomic_file import disk_error
+from edgetrain.files.private import make_private_folder, private_opener
 from edgetrain.run.loop.callbacks import Callback, Logs
 
 TENSORBOARD = "tensorboard"
@@ -50,8 +51,8 @@ class TensorBoard(Callback):
         nanoseconds = round(self._clock() * 1e9)
         self._path = self._folder / f"events.out.tfevents.{nanoseconds // 10**9:010d}.{nanoseconds % 10**9:09d}"
         with self._disk_errors():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb")
+            make_private_folder(self._folder)
+            self._file = open(self._path, "wb", opener=private_opener)  # noqa: SIM115 - kept open
         self._write(_text(3, _VERSION))
         self._write(_integer(2, self._step + 1) + _text(7, _integer(1, _START)), flush=True)
 

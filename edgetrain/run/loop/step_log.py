@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from edgetrain.files.atomic_file import disk_error
+from edgetrain.files.private import FILE_MODE, make_file_private, make_private_folder
 from edgetrain.files.texts import parse_json
 
 LOG = "log.jsonl"
@@ -74,7 +75,7 @@ def open_log(path: Path, *, after_step: int, validated_step: int | None = None) 
     after `validated_step` (`None`: any) is one of them: the run will validate again, and list it then.
     """
     with _disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         file = _open_regular(path)
         file.truncate(_kept_bytes(file, after_step, after_step if validated_step is None else validated_step))
         return StepLog(path, file)
@@ -93,10 +94,11 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
 def _open_regular(path: Path) -> BinaryIO:
     """The file to read and append to. Raises `OSError` for a link, whose target is not ours to cut, or a pipe."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+    file = os.fdopen(os.open(path, flags, FILE_MODE), "a+b")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.ELOOP, "it is no regular file")
+    make_file_private(file.fileno())
     return file
 
 
