@@ -84,8 +84,8 @@ class Artifact:
         """Copies the folder, replacing an older artifact: see `put_in_place`.
 
         With `saved`, it starts from those parameters. `beside` are more text files, by name; the manifest vouches for
-        them too. Only its owner may read the copy, unless it `is_shared`: then the umask decides. Raises `UsageError` as
-        `put_in_place` does, `InternalError` when `saved` is not of the program's size.
+        them too. Only its owner may read the copy, unless it `is_shared`: then the umask decides. Raises `UsageError`
+        as `put_in_place` does, `InternalError` when `saved` is not of the program's size.
         """
         directory = directory.resolve() if directory.is_symlink() else directory  # a link to a folder stays one
         require_replaceable(directory)
@@ -127,10 +127,12 @@ def write_artifact(
     codegen: Codegen,
     versions: Mapping[str, str],
     plan_json: str | None = None,
+    encrypts_pages: bool = False,
 ) -> Artifact:
     """Writes the folder in one piece, replacing an older artifact at the same place.
 
     `target_name` and `codegen` say what it was built for; `versions` names what built it (`tvm`, `compiler`).
+    `encrypts_pages` says that the library does.
     `parameters` holds a value for every parameter, state and constant of `graph`, and nothing else. Raises
     `InternalError` for values that do not match the graph, and `UsageError` when `directory` holds something that is
     not an artifact.
@@ -151,7 +153,9 @@ def write_artifact(
         for name, text in texts.items():
             (built / name).write_text(text, encoding="utf-8")
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
-        manifest = _describe(built, graph, plan, library.name, target_name, codegen, versions)
+        manifest = replace(
+            _describe(built, graph, plan, library.name, target_name, codegen, versions), encrypts_pages=encrypts_pages
+        )
         (built / MANIFEST).write_text(manifest_to_json(manifest), encoding="utf-8")
         put_in_place(built, directory)
     log.info("wrote %s: arena %d bytes, %s", directory, manifest.arena_bytes, manifest.library)
