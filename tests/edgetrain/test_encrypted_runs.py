@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +34,20 @@ from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.trained import open_run, read_reading
 from edgetrain.run.files.trained_onnx import trained_onnx
 from edgetrain.run.loop.callbacks import Callback, Logs
-from edgetrain.targets.profile import load_target
+from edgetrain.targets.profile import Target, load_target
 from edgetrain.units import parse_bytes
 
 pytestmark = pytest.mark.compile
 
 KEY = bytes(range(7, 39))
-BUDGET, ENCRYPTED_BUDGET = "1MB", "1.15MB"  # make the program of this recipe page, with the cipher or without
-OVERRIDES = ("train.epochs=2", "data.limit=160", "data.test_limit=64")
+BUDGET, ENCRYPTED_BUDGET = "2.15MB", "2.25MB"  # make the program page activations; the second holds the cipher, too
+OVERRIDES = (
+    "model.source=zoo:digits-cnn-bn",
+    "train.batch=64",
+    "train.epochs=2",
+    "data.limit=400",
+    "data.test_limit=64",
+)
 ENCRYPTED = {NEWEST, PREVIOUS, BEST, "model.onnx", "learned.json", "report.html", "reading.json", "data.json"}
 
 
@@ -58,11 +65,22 @@ def key_in_environment() -> None:
     os.environ["EDGETRAIN_TEST_KEY"] = KEY.hex()
 
 
+def slow_with_fast_disk() -> Target:
+    """This machine as the planner would see it if computing again took longer than paging."""
+    target = load_target("host")
+    device, disk = target.device, target.device.storage
+    assert disk is not None
+    return target.with_device(
+        rates=replace(device.rates, flops_per_s=1e7, memory_bytes_per_s=1e7),
+        storage=replace(disk, read_bytes_per_s=1e11, write_bytes_per_s=1e11, latency_s=0.0),
+    )
+
+
 def job(build_cache: BuildCache, *overrides: str) -> Job:
     recipe = load_recipe("digits", (*OVERRIDES, *overrides))
     return Job(
         recipe=recipe,
-        target=load_target("host"),
+        target=slow_with_fast_disk(),
         budget=Budget(memory_bytes=parse_bytes(ENCRYPTED_BUDGET if recipe.security.key else BUDGET)),
         cache=build_cache,
         threads=2,
@@ -97,6 +115,7 @@ def test_what_holds_data_or_weights_is_encrypted(run: Path) -> None:
 
 
 def test_the_same_parameters_are_trained(run: Path, plain: RunReport) -> None:
+    assert open_run(run).program.manifest.encrypts_pages, "the budget makes it page"
     assert edgetrain.open_run(run).report.parameters_sha256 == plain.parameters_sha256
 
 
