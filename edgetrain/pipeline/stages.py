@@ -218,6 +218,8 @@ class PlannedJob:
         try:
             foreign = self._program(job.device)
             job.inform(f"compiled for {name}: {foreign.directory}")
+            if encrypts_pages(job) and foreign.manifest.page_file_bytes > 0 and not foreign.manifest.encrypts_pages:
+                job.notify(f"{name}: it has no page file; what the application stores in its place is not encrypted")
         except DeviceError as error:  # its kernels are compiled; only a vendor's linker is missing here
             job.notify(f"{name}: {error.what}; {error.fix}")
         if job.target.note:

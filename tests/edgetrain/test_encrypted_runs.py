@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import edgetrain
+from edgetrain.cli import main
 from edgetrain.errors import DataError, EdgetrainError, PlanInfeasibleError, UsageError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.files.encrypted import is_encrypted
@@ -243,6 +244,28 @@ def test_a_changed_file_is_noticed(name: str, copied: Path, encrypted_job: Job) 
 def more(encrypted_job: Job) -> Job:
     """One that a finished run goes on with."""
     return job(encrypted_job.cache, "security.key=env:EDGETRAIN_TEST_KEY", "train.epochs=3")
+
+
+def test_commands_end_with_the_code_of_what_is_wrong_and_export_decrypts(
+    copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def code(*words: str) -> int:
+        return main([*words])
+
+    out, page = tmp_path / "out.onnx", tmp_path / "page.html"
+    assert code("export", str(copied), "--onnx", str(out)) == 0
+    assert out.read_bytes() == trained_onnx(RunFolder(copied))
+    assert code("report", str(copied), "--out", str(page)) == 0
+    assert not is_encrypted(page)
+    assert code("report", str(copied), "--open") == 2
+    assert "a browser cannot show" in capsys.readouterr().err
+    assert code("inspect", str(copied / "model.onnx")) == 5
+    assert "is encrypted" in capsys.readouterr().err
+    monkeypatch.setenv("EDGETRAIN_TEST_KEY", "ab" * 32)
+    assert code("export", str(copied), "--onnx", str(out)) == 5
+    monkeypatch.delenv("EDGETRAIN_TEST_KEY")
+    assert code("export", str(copied), "--onnx", str(out)) == 2
+    assert KEY.hex() not in "".join(capsys.readouterr())
 
 
 def test_files_that_were_swapped_are_noticed(copied: Path) -> None:
