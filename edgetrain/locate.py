@@ -119,3 +119,13 @@ def is_completing(environment: Mapping[str, str] | None = None) -> bool:
 def sharing_environment() -> Mapping[str, str]:
     """For `edgetrain cache` alone: git and S3 have their credentials in the environment, as everywhere else."""
     return dict(os.environ)
+
+
+def environment_variable(name: str) -> str:
+    """What the variable holds that a run's `security.key` names; empty where it is not set."""
+    return os.environ.get(name, "")
+
+
+def key_override(environment: Mapping[str, str] | None = None) -> str:
+    """`EDGETRAIN_SECURITY_KEY`: where the key is on this machine, where that is not what the run's recipe says."""
+    return (os.environ if environment is None else environment).get("EDGETRAIN_SECURITY_KEY", "")

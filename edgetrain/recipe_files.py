@@ -13,6 +13,7 @@ from edgetrain.schema import close_to
 
 EXTENDS = "extends"
 _ENDING = ".toml"
+_FILE = "file:"  # before the path in `security.key`
 # Where a recipe holds paths. What has a colon names a place, not a path.
 _PATHS = (("model", "source"), ("data", "source"), ("data", "text", "vocabulary"), ("train", "loss_graph"))
 
@@ -60,6 +61,10 @@ def resolve_paths(data: dict[str, Any], folder: Path) -> None:
         path = table.get(key) if isinstance(table, dict) else None
         if isinstance(path, str) and path and ":" not in path:
             table[key] = str(folder / Path(path).expanduser())
+    security: Any = data.get("security")
+    key_place = security.get("key") if isinstance(security, dict) else None
+    if isinstance(key_place, str) and key_place.startswith(_FILE) and key_place != _FILE:
+        security["key"] = _FILE + str(folder / Path(key_place.removeprefix(_FILE)).expanduser())
 
 
 def _read(path: Path, *, above: tuple[Path, ...]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Recipes: what to train, on which data, how, and what to expect. Data only, read from TOML.
 
-A recipe is four tables (`model`, `data`, `train`, `update`) and the top-level `metric` and `expect`. The dataclasses
-here are the reference of every key: type, default and range.
+A recipe is five tables (`model`, `data`, `train`, `update`, `security`) and the top-level `metric` and `expect`. The
+dataclasses here are the reference of every key: type, default and range.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from edgetrain.errors import DataError, UsageError
 from edgetrain.files.sealed import parse_sealed
+from edgetrain.files.secret_key import is_reference
 from edgetrain.files.texts import parse_json, parse_toml
 from edgetrain.recipe_files import find_recipe, read_recipe_file, resolve_paths
 from edgetrain.recipe_files import list_recipes as list_recipes
@@ -208,6 +209,13 @@ class UpdateSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySection:
+    # Where the key is that the run's files and pages are encrypted with: `env:NAME`, `file:PATH` or
+    # `keyring:SERVICE/NAME`; empty: nothing is encrypted. Never the key itself.
+    key: str = setting("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A checked recipe: every value is of its type, in range, and consistent with the others."""
 
@@ -216,6 +224,7 @@ class Recipe:
     data: DataSection
     train: TrainSection
     update: UpdateSection
+    security: SecuritySection = SecuritySection()
     metric: str = setting("accuracy", choices=METRICS)
     expect: float | None = setting(None)  # what the metric reaches, as the header documents
 
@@ -252,6 +261,7 @@ _SECTIONS: Mapping[str, type] = {
     "data": DataSection,
     "train": TrainSection,
     "update": UpdateSection,
+    "security": SecuritySection,
 }
 _HEAD = {"replace", "classes"}
 # What older versions did, of keys that a recipe stored by them lacks.
@@ -406,6 +416,10 @@ def _contradictions(recipe: Recipe) -> list[str]:
     data, train, update = recipe.data, recipe.train, recipe.update
     metrics = _METRICS_OF_LOSS[train.loss]
     rules: tuple[tuple[bool, str], ...] = (
+        (
+            bool(recipe.security.key) and not is_reference(recipe.security.key),
+            "`security.key` says where the key is: `env:NAME`, `file:PATH` or `keyring:SERVICE/NAME`, not the key",
+        ),
         (update.mode == "names" and not update.names, "`update.mode` is `names` and `update.names` is empty"),
         (
             update.mode not in ("names", "lora") and bool(update.names),

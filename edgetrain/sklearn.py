@@ -22,6 +22,8 @@ from edgetrain.model.multilayer import multilayer_perceptron
 from edgetrain.model.onnx_inference import declared_outputs, outputs_of
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.files.report import RunReport
+from edgetrain.run.files.run_folder import RunFolder
+from edgetrain.run.files.trained_onnx import trained_onnx
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -111,7 +113,7 @@ class _EdgeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
                 progress=bool(self.verbose),
                 **values,
             )
-            self.model_onnx_, self.report_ = run.model_path.read_bytes(), run.report
+            self.model_onnx_, self.report_ = trained_onnx(RunFolder(run.folder)), run.report
         found = outputs_of(self.model_onnx_, x[:1]).size
         if found != outputs:
             raise ValueError(_wrong_size(found, outputs))

@@ -9,7 +9,7 @@ from edgetrain.errors import UsageError
 from edgetrain.recipes import dotted_key
 from edgetrain.schema import close_to
 
-_SECTIONS = ("model", "data", "train", "update")
+_SECTIONS = ("model", "data", "train", "update", "security")
 
 
 def override_texts(overrides: Mapping[str, object]) -> tuple[str, ...]:

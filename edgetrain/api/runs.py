@@ -56,7 +56,7 @@ class Run:
 
     @property
     def model_path(self) -> Path:
-        """The trained model as ONNX."""
+        """The trained model as ONNX; encrypted where the run is, and `edgetrain export` decrypts it."""
         return RunFolder(self.folder).model
 
     def predict(self, features: Any) -> Array:
@@ -95,8 +95,7 @@ class Run:
         Raises `UsageError`, before anything is changed, where names or shapes do not fit, `DataError` for a model that
         the run did not write.
         """
-        trained_onnx(RunFolder(self.folder))
-        load_into(self.model_path, module)
+        load_into(trained_onnx(RunFolder(self.folder)), module)
 
 
 def open_run(folder: str | Path, *, trust_program: bool = False) -> Run:

@@ -113,11 +113,12 @@ def tight_plan(compiled: CompiledJob, keep_all: Plan) -> PlannedJob | None:
 
 def _least_bytes(compiled: CompiledJob) -> int:
     """What the solver could hold at best, fragmentation left out."""
+    from edgetrain.pipeline.job import storage_of
     from edgetrain.planner.make_plan import least_bytes
 
     job = compiled.job
     return least_bytes(
-        compiled.graph, compiled.costs, solver=job.solver, storage=job.device.storage, beside=compiled.beside
+        compiled.graph, compiled.costs, solver=job.solver, storage=storage_of(job), beside=compiled.beside
     )
 
 

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         from edgetrain.report.compare_page import compare_page
         from edgetrain.report.page import to_html
 
-        with replaced_file(arguments.out) as file:
+        with replaced_file(arguments.out, is_shared=True) as file:
             file.write(to_html(compare_page(records)).encode())
         console.say(f"drew {arguments.out}")
     console.data(comparison.to_json() if console.as_json else comparison.to_text())

@@ -30,7 +30,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.program is not None:
         program = program_of(folder, console)
         program.copy_to(
-            arguments.program, saved=trained_bytes(folder), beside=description_of(folder), keeps_changed=True
+            arguments.program,
+            saved=trained_bytes(folder),
+            beside=description_of(folder),
+            keeps_changed=True,
+            is_shared=True,
         )
         written["program"] = str(arguments.program)
     if arguments.safetensors is not None:
@@ -49,7 +53,7 @@ def export_onnx(folder: Path, out: Path) -> None:
     from edgetrain.files.atomic_file import replaced_file
 
     model = trained_model(folder)
-    with replaced_file(out) as file:
+    with replaced_file(out, is_shared=True) as file:
         file.write(model)
 
 
@@ -73,12 +77,11 @@ def trained_model(folder: Path) -> bytes:
 
 def trained_bytes(folder: Path) -> bytearray:
     """The run's trained parameters and state, as they lie in the arena. Raises `DataError` without a checkpoint."""
-    from edgetrain.run.files.checkpoint import load_checkpoint, read_header
-    from edgetrain.run.files.trained import open_run
+    from edgetrain.run.files.trained import load_trained, open_run
 
     run = open_run(folder)
     saved = bytearray(run.program.manifest.saved_bytes)
-    load_checkpoint(run.checkpoint, memoryview(saved), program_sha256=read_header(run.checkpoint).program_sha256)
+    load_trained(run, memoryview(saved))
     return saved
 
 
@@ -121,6 +124,7 @@ def export_peft(folder: Path, out: Path, console: Console, *, trust_program: boo
 def program_of(folder: Path, console: Console) -> Artifact:
     """The run's program for its target: the one in the folder, or from the build cache where that is another device."""
     from edgetrain.cli.request import job_of
+    from edgetrain.pipeline.job import encrypts_pages
     from edgetrain.pipeline.stages import compile_job
     from edgetrain.program.artifact import load_artifact
     from edgetrain.program.build import build_program
@@ -136,7 +140,9 @@ def program_of(folder: Path, console: Console) -> Artifact:
     with StageProgress(console) as stages:
         job = job_of(argparse.Namespace(), recipe, console, progress=stages, stored=record)
         planned = compile_job(job).plan()
-    return build_program(planned.compiled, planned.plan, job.device, cache=job.cache)
+    return build_program(
+        planned.compiled, planned.plan, job.device, cache=job.cache, encrypts_pages=encrypts_pages(job)
+    )
 
 
 VERB = Verb(

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 
 from edgetrain.cli.command import Flag, Verb, to_path
 from edgetrain.cli.console import Console
+from edgetrain.errors import UsageError
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     from edgetrain.report.run_page import write_run_page
+    from edgetrain.report.run_record import key_of
 
     folder = Path(arguments.words[0])
+    if arguments.open and arguments.out is None and key_of(folder) is not None:
+        raise UsageError(
+            "a browser cannot show the run's own page",
+            why=f"the run is encrypted, and so is the page in `{folder}`",
+            fix=f"write a page that is not: `edgetrain report {shlex.quote(str(folder))} --out report.html --open`",
+        )
     path = write_run_page(folder, arguments.out, with_samples=not arguments.without_samples)
     console.data(json.dumps({"run": str(folder), "report": str(path)}) + "\n" if console.as_json else f"{path}\n")
     if arguments.open:

@@ -73,7 +73,7 @@ def _calibrate(arguments: argparse.Namespace, console: Console) -> int:
             inform=console.say,
         )
     path = user_targets_dir() / f"{name}.toml"
-    with replaced_file(path) as file:
+    with replaced_file(path, is_shared=True) as file:
         file.write(to_toml(report.target).encode())
     if console.as_json:
         console.data(json.dumps({**report.to_json(), "profile": str(path)}, indent=1) + "\n")

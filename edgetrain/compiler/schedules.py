@@ -18,6 +18,7 @@ from typing import Any
 
 from edgetrain.compiler.search.trials import FAILS, NOTHING_TRIED, SLOWER, TrialReport
 from edgetrain.errors import DataError
+from edgetrain.files.private import make_private_folder
 from edgetrain.files.sealed import parse_sealed
 from edgetrain_tuner.cache.entry import Target, Workload
 from edgetrain_tuner.cache.errors import CacheError
@@ -149,7 +150,7 @@ class ScheduleStores:
     @contextmanager
     def opened(self) -> Iterator[Levels]:
         """Raises `CacheError`, `OSError` or `sqlite3.Error` where the user's store cannot be opened."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         with Levels.open(
             user_path=self.user_path, teams_folder=self.teams_folder, seed_folder=self.seed_folder
         ) as levels:

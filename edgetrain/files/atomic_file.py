@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgetrain.errors import DeviceError
+from edgetrain.files.private import make_private_folder, open_private
 from edgetrain_tuner import disk
 
 # What the reader can do about it, by the system's reason. Anything else gets the general advice.
@@ -27,25 +28,30 @@ _FIXES: Mapping[int, str] = {
 _STAGED = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _MOST_NAME = 50  # characters of a temp file's name that are its file's; a name may have 255
 _YOUNG_S = 60.0
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _GENERAL_FIX = "check the disk (`dmesg`, `df`), or choose another with --out"
 
 
 @contextlib.contextmanager
-def replaced_file(path: Path, *, keep_old_as: Path | None = None) -> Iterator[BinaryIO]:
+def replaced_file(path: Path, *, keep_old_as: Path | None = None, is_shared: bool = False) -> Iterator[BinaryIO]:
     """A file to write; it takes the place of `path` once the block ends, all of it or not at all.
 
     If the block or the disk fails, `path` is as before and the temp file is gone. A power cut leaves it; then
     `sweep_staged` removes it. Its name cannot be guessed and the file is new, so nobody can put a link there. With
     `keep_old_as` the old file moves there in the instant before the new one takes its place, and back where that
-    fails (a cut between the two leaves no `path`, but the old file under its other name).
+    fails (a cut between the two leaves no `path`, but the old file under its other name). Only its owner may read it,
+    unless it `is_shared`: then the umask decides, as for any program's output.
 
     Raises `DeviceError` when the disk refuses: full, read-only, broken.
     """
     staged = path.with_name(f".{path.name[:_MOST_NAME]}.{secrets.token_hex(8)}.tmp")
     is_in_place = False
     try:
-        disk.make_folders(path.parent)
-        with open_for_writing(staged) as file:
+        if is_shared:
+            disk.make_folders(path.parent)
+        else:
+            make_private_folder(path.parent)
+        with _open_shared(staged) if is_shared else open_for_writing(staged) as file:
             yield file
             file.flush()
             disk.sync(file.fileno())
@@ -74,8 +80,12 @@ def _take_place(staged: Path, path: Path, keep_old_as: Path | None) -> None:
 
 
 def open_for_writing(path: Path) -> BinaryIO:
-    """A new file. Raises `OSError` where there is anything of that name, a link included."""
-    return disk.stream(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
+    """A new file of its owner's alone. Raises `OSError` where there is anything of that name, a link included."""
+    return disk.stream(open_private(path, _NEW))
+
+
+def _open_shared(path: Path) -> BinaryIO:
+    return disk.stream(disk.open_file(path, _NEW))
 
 
 def sweep_staged(folder: Path) -> None:

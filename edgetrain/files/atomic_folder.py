@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from edgetrain.files.private import make_private_folder
 from edgetrain.files.scratch import owned_folder, sweep
 from edgetrain_tuner import disk
 
@@ -13,7 +14,7 @@ from edgetrain_tuner import disk
 @contextlib.contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
     """An empty directory on the same filesystem as `place`. Whatever is still there at the end is removed."""
-    disk.make_folders(place.parent)
+    make_private_folder(place.parent)
     with owned_folder(place.parent, f".{place.name}-") as path:
         yield path
 

@@ -40,5 +40,5 @@ def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> None:
 
     # The library writes memory as it lies, so that a transposed view would be written as what it is a view of.
     plain = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
-    with replaced_file(path) as file:
+    with replaced_file(path, is_shared=True) as file:
         file.write(save(plain, metadata=_METADATA))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from edgetrain.model.export_warnings import EXPORT_LINE
 _MOST_NAMES = 3
 
 
-def load_into(model: Path, module: Any) -> None:
+def load_into(model: bytes, module: Any) -> None:
     """Copies every tensor of the ONNX file `model` that `module` has too; its mode and its device stay.
 
     Raises `UsageError`, before anything is changed, where a shape differs, or where the file calls parameters otherwise
@@ -23,7 +22,7 @@ def load_into(model: Path, module: Any) -> None:
     import torch
     from onnx import numpy_helper
 
-    stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(model)).graph.initializer}
+    stored = {t.name: numpy_helper.to_array(t) for t in onnx.load_model_from_string(model).graph.initializer}
     state = dict(module.state_dict(keep_vars=True))
     common = [name for name in stored if name in state]
     _require_shapes(stored, state, common)

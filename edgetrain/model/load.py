@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from edgetrain.errors import ModelError, UnsupportedError
+from edgetrain.files.encrypted import is_encrypted
 from edgetrain.files.regular_file import require_regular
 
 OPSETS = range(7, 27)  # what the converters are written for; before 7, broadcasting was an attribute
@@ -57,6 +59,12 @@ def _parsed(path: Path) -> Any:
     except OSError as error:
         raise ModelError(f"cannot read the model `{path}`", why=str(error), fix="check the permissions") from error
     except Exception as error:  # protobuf raises its own DecodeError; onnx wraps some of them, not all
+        if is_encrypted(path):
+            raise ModelError(
+                f"the model `{path}` is encrypted",
+                why="it was trained in a run with a key",
+                fix=f"export it from its run: `edgetrain export {shlex.quote(str(path.parent))} --onnx model.onnx`",
+            ) from error
         raise ModelError(
             f"`{path}` is not an ONNX model",
             why=f"the file does not parse ({_first_line(error)})",

@@ -7,7 +7,7 @@ import dataclasses
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.errors import PlanInfeasibleError, WayOut
 from edgetrain.graph import ir as graph_ir
-from edgetrain.pipeline.job import Job, effective_budget, say_nothing, threads_of
+from edgetrain.pipeline.job import Job, effective_budget, encrypts_pages, say_nothing, storage_of, threads_of
 from edgetrain.pipeline.stages import CompiledJob, PlannedJob, compile_job
 from edgetrain.planner.make_plan import CostsByFunction
 from edgetrain.planner.ways_out import Variant, find_ways_out
@@ -45,7 +45,7 @@ def _ways_out(job: Job, smallest_bytes: int) -> tuple[WayOut, ...]:
         device=job.target.name,
         device_bytes=job.device.memory_bytes,
         solver=job.solver,
-        storage=job.device.storage,
-        beside=lambda graph: program_memory(graph, job.device, threads_of(job)),
+        storage=storage_of(job),
+        beside=lambda graph: program_memory(graph, job.device, threads_of(job), encrypts_pages=encrypts_pages(job)),
         progress=job.progress or silent,
     )

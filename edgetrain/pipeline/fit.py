@@ -16,7 +16,10 @@ from edgetrain.dataset.class_order import in_class_order
 from edgetrain.dataset.convert import Conversion, fitting_note
 from edgetrain.dataset.load import load_recipe_data
 from edgetrain.dataset.samples import Dataset
+from edgetrain.errors import UsageError
 from edgetrain.files.build_cache import held
+from edgetrain.files.encrypted import require_cipher
+from edgetrain.files.secret_key import read_key
 from edgetrain.pipeline.advice import plan_or_advise
 from edgetrain.pipeline.classes import with_classes
 from edgetrain.pipeline.job import Job, effective_budget
@@ -28,7 +31,7 @@ from edgetrain.run.files.claim import claimed
 from edgetrain.run.files.finished import finished_report, how_to_go_on
 from edgetrain.run.files.report import RunReport
 from edgetrain.run.files.run_folder import RunFolder
-from edgetrain.run.files.trained import read_reading
+from edgetrain.run.files.trained import read_reading, read_recipe
 from edgetrain.run.limits.open_limits import open_limits
 from edgetrain.run.loop.callbacks import Callback
 from edgetrain.run.loop.labels import check_label_kind
@@ -54,6 +57,7 @@ def fit(
     Raises any `EdgetrainError`; whatever was saved before stays good.
     """
     with contextlib.nullcontext() if is_claimed else claimed(out):
+        _require_key(job, RunFolder(out) if resume else None)
         done = finished_report(RunFolder(out), job.recipe) if resume else None
         if done is not None:
             job.notify(f"`{out}` has finished after {done.steps} steps ({done.ending}); nothing was changed")
@@ -68,6 +72,22 @@ def fit(
         return report
 
 
+def _require_key(job: Job, resumed: RunFolder | None) -> None:
+    """Raises `UsageError` for a key that is not there, before anything takes time; and for one that comes or goes."""
+    if read_key(job.recipe.security.key) is not None:
+        require_cipher()
+    if resumed is None:
+        return
+    before = read_recipe(resumed).security.key
+    if bool(before) != bool(job.recipe.security.key):
+        raise UsageError(
+            f"the run in `{resumed.path}` {'is' if before else 'is not'} encrypted, and `security.key` "
+            f"{'is empty' if before else 'is set'}",
+            why="what a run has written stays on the disk: a run is encrypted from its beginning on, or not",
+            fix="leave `security.key` as it was, or start a new run with --out",
+        )
+
+
 def _with_data(job: Job, dataset: Dataset | None, resumed: RunFolder | None) -> tuple[Job, Dataset]:
     """The job with nothing left to decide, and its data, numbered as in the run that is resumed."""
     data = dataset if dataset is not None else load_recipe_data(job.recipe)  # first: it fails fastest
@@ -76,7 +96,7 @@ def _with_data(job: Job, dataset: Dataset | None, resumed: RunFolder | None) -> 
     for note in data.notes:
         job.notify(note)
     if resumed is not None:
-        data = in_class_order(data, read_reading(resumed).class_names)
+        data = in_class_order(data, read_reading(resumed, read_key(job.recipe.security.key)).class_names)
     else:
         job, data = with_classes(job, data)
     return resolve(job, data, resumed), data

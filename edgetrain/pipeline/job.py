@@ -25,7 +25,7 @@ from edgetrain.progress import ReportProgress
 from edgetrain.recipes import Recipe
 from edgetrain.run.limits.broker import Share
 from edgetrain.run.loop.settings import loss_options_of
-from edgetrain.targets.device import Device
+from edgetrain.targets.device import Device, Storage
 from edgetrain.targets.host import machine_id
 from edgetrain.targets.profile import HOST, Target, load_target
 from edgetrain.units import Bytes, parse_bytes, show_bytes
@@ -89,6 +89,22 @@ def effective_budget(job: Job) -> Budget:
     if asked > has:
         job.notify(f"{job.target.name} has {show_bytes(has)}: planning for that, not {show_bytes(asked)}")
     return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
+
+
+def encrypts_pages(job: Job) -> bool:
+    """Whether nobody may read what its program pages."""
+    return bool(job.recipe.security.key)
+
+
+def storage_of(job: Job) -> Storage | None:
+    """Where the job's tensors are paged to.
+
+    With a key no parameters stay there: the host would read and write them through a file that is not encrypted.
+    """
+    storage = job.device.storage
+    if storage is None or not encrypts_pages(job):
+        return storage
+    return dataclasses.replace(storage, keeps_parameters=False)
 
 
 def threads_of(job: Job) -> int:

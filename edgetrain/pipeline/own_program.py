@@ -17,7 +17,7 @@ from edgetrain.errors import DataError, EdgetrainError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph.persistent import SAVED_ROLES
 from edgetrain.locate import user_cache_dir
-from edgetrain.pipeline.job import Job, Notify, say_nothing
+from edgetrain.pipeline.job import Job, Notify, encrypts_pages, say_nothing
 from edgetrain.pipeline.resolve import with_contribution, with_recorded_schedules
 from edgetrain.pipeline.stages import compile_job
 from edgetrain.planner.plan import Budget
@@ -67,13 +67,18 @@ def _built_again(run: TrainedRun, cache: BuildCache) -> Artifact:
     if job.recipe.update.mode == "sparse":
         job = with_contribution(job, load_recipe_data(job.recipe))  # which tensors were trained is a fact of the data
     planned = compile_job(job).plan()
-    return build_program(planned.compiled, planned.plan, load_target(HOST).device, cache=cache)
+    return build_program(
+        planned.compiled, planned.plan, load_target(HOST).device, cache=cache, encrypts_pages=encrypts_pages(job)
+    )
 
 
 def with_model_of_run(recipe: Recipe, folder: RunFolder) -> Recipe:
-    """The recipe with the run's trained model in the place of the one it began with, where that is not here."""
+    """The recipe with the run's trained model in the place of the one it began with, where that is not here.
+
+    An encrypted model is no source: the compiler reads files, and its cache keeps what it reads.
+    """
     source = recipe.model.source
-    if source.startswith(ZOO) or Path(source).is_file() or not folder.model.is_file():
+    if source.startswith(ZOO) or Path(source).is_file() or not folder.model.is_file() or recipe.security.key:
         return recipe
     model = dataclasses.replace(recipe.model, source=os.fspath(folder.model.resolve()), classes=None, head="")
     return dataclasses.replace(recipe, model=model)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edgetrain.errors import UsageError
 from edgetrain.files.scratch import scratch_folder
-from edgetrain.pipeline.job import NO_LIMIT, Job
+from edgetrain.pipeline.job import NO_LIMIT, Job, encrypts_pages
 from edgetrain.pipeline.stages import CompiledJob
 from edgetrain.program.build import build_program
 from edgetrain.run.engines.local import LocalEngine
@@ -37,7 +37,9 @@ def profiling_engine(compiled: CompiledJob) -> Iterator[LocalEngine]:
     """The program that counts each kernel's seconds, without a budget, on made-up data. Needs compiled kernels."""
     job = compiled.job
     plan = compiled.asking(budget=NO_LIMIT).plan().plan
-    program = build_program(compiled.compiled, plan, job.device, cache=job.cache, profile=True)
+    program = build_program(
+        compiled.compiled, plan, job.device, cache=job.cache, profile=True, encrypts_pages=encrypts_pages(job)
+    )
     threads = job.threads or job.device.codegen.cores
     with (
         scratch_folder("profile") as pages,

@@ -28,7 +28,9 @@ from edgetrain.pipeline.job import (
     compile_request,
     costs_of,
     effective_budget,
+    encrypts_pages,
     planning_options,
+    storage_of,
     threads_of,
     trial_terms,
 )
@@ -43,6 +45,7 @@ from edgetrain.program.process_memory import needed_bytes, program_memory
 from edgetrain.progress import silent
 from edgetrain.run.files.report import RunReport
 from edgetrain.run.limits.ladder import Ladder, Rung, ladder_budgets
+from edgetrain.targets.device import Device
 from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes, show_bytes
 
@@ -84,7 +87,10 @@ class CompiledJob:
     @property
     def beside(self) -> ProgramMemory:
         """What the process needs beside the arena."""
-        return program_memory(self.graph, self.job.device, threads_of(self.job), larger_by=self.larger_by)
+        job = self.job
+        return program_memory(
+            self.graph, job.device, threads_of(job), larger_by=self.larger_by, encrypts_pages=encrypts_pages(job)
+        )
 
     def plan(self) -> PlannedJob:
         """Which activations are kept, recomputed or paged, and where everything lies. Raises `PlanInfeasibleError`."""
@@ -94,7 +100,7 @@ class CompiledJob:
             effective_budget(job),
             self.costs,
             solver=job.solver,
-            storage=job.device.storage,
+            storage=storage_of(job),
             options=planning_options(job),
             beside=self.beside,
             progress=job.progress or silent,
@@ -108,7 +114,7 @@ class CompiledJob:
             self.graph,
             self.costs,
             solver=job.solver,
-            storage=job.device.storage,
+            storage=storage_of(job),
             beside=self.beside,
             progress=job.progress or silent,
         )
@@ -120,7 +126,7 @@ class CompiledJob:
             self.graph,
             effective_budget(job),
             self.costs,
-            storage=job.device.storage,
+            storage=storage_of(job),
             options=job.planning,
             beside=self.beside,
         )
@@ -132,7 +138,7 @@ class CompiledJob:
             self.graph,
             self.costs,
             solver=job.solver,
-            storage=job.device.storage,
+            storage=storage_of(job),
             options=job.planning,
             beside=self.beside,
         )
@@ -145,7 +151,7 @@ class CompiledJob:
             self.graph,
             costs=costs,
             solver=job.solver,
-            storage=job.device.storage,
+            storage=storage_of(job),
             options=job.planning,
             beside=self.beside,
         )
@@ -154,7 +160,7 @@ class CompiledJob:
             budget,
             costs,
             solver=job.solver,
-            storage=job.device.storage,
+            storage=storage_of(job),
             options=job.planning,
             beside=self.beside,
         )
@@ -188,13 +194,17 @@ class PlannedJob:
         job = self.job
         if not job.target.is_host:
             self._build_for_target()
-        program = build_program(self.compiled, self.plan, load_target(HOST).device, cache=job.cache)
+        program = self._program(load_target(HOST).device)
         excess_bytes = self._excess_bytes(program)
         if excess_bytes > 0:
             job.inform(f"the program is {show_bytes(excess_bytes)} larger than planned; planning again")
             compiled = CompiledJob(job=job, compiled=self.compiled, larger_by=self.larger_by + excess_bytes)
             return compiled.plan().build()
         return BuiltJob(job=job, compiled=self.compiled, plan=self.plan, program=program)
+
+    def _program(self, device: Device) -> Artifact:
+        job = self.job
+        return build_program(self.compiled, self.plan, device, cache=job.cache, encrypts_pages=encrypts_pages(job))
 
     def _excess_bytes(self, program: Artifact) -> int:
         """By how much the linked program would exceed the budget. Code in flash does not count."""
@@ -206,8 +216,10 @@ class PlannedJob:
     def _build_for_target(self) -> None:
         job, name = self.job, self.job.target.name
         try:
-            foreign = build_program(self.compiled, self.plan, job.device, cache=job.cache)
+            foreign = self._program(job.device)
             job.inform(f"compiled for {name}: {foreign.directory}")
+            if encrypts_pages(job) and foreign.manifest.page_file_bytes > 0 and not foreign.manifest.encrypts_pages:
+                job.notify(f"{name}: it has no page file; what the application stores in its place is not encrypted")
         except DeviceError as error:  # its kernels are compiled; only a vendor's linker is missing here
             job.notify(f"{name}: {error.what}; {error.fix}")
         if job.target.note:
@@ -216,7 +228,7 @@ class PlannedJob:
 
     def rung(self) -> Rung:
         """The plan as a program that a run of the same kernels can switch to. It only links: TVM has done its part."""
-        program = build_program(self.compiled, self.plan, load_target(HOST).device, cache=self.job.cache)
+        program = self._program(load_target(HOST).device)
         return Rung.of(program, beside_bytes=self.plan.beside_bytes)
 
 
@@ -240,6 +252,6 @@ def dump_stages(folder: Path, stage: PlannedJob | BuiltJob, report: RunReport | 
     (folder / "2-costs.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     (folder / "3-plan.json").write_text(plan_dump.to_json(stage.plan), encoding="utf-8")
     if isinstance(stage, BuiltJob):
-        stage.program.copy_to(folder / "4-program")
+        stage.program.copy_to(folder / "4-program", is_shared=True)
     if report is not None:
         (folder / "5-report.json").write_text(report.to_json(), encoding="utf-8")

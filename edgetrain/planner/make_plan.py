@@ -253,7 +253,7 @@ def _rank(inputs: Inputs, plan: Plan) -> tuple[bool, float]:
 
 
 def _can_store(inputs: Inputs) -> bool:
-    return inputs.storage is not None and inputs.solver in OUR_SOLVERS
+    return inputs.storage is not None and inputs.storage.keeps_parameters and inputs.solver in OUR_SOLVERS
 
 
 def _smallest_plan(inputs: Inputs, budget: Budget) -> Plan:

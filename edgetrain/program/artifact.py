@@ -27,6 +27,7 @@ from edgetrain.errors import DataError, InternalError
 from edgetrain.files.atomic_file import disk_errors
 from edgetrain.files.atomic_folder import scratch_directory
 from edgetrain.files.build_cache import cache_key, file_sha256
+from edgetrain.files.private import make_tree_private
 from edgetrain.files.regular_file import require_regular_files
 from edgetrain.graph.ir import Tensor, TrainGraph
 from edgetrain.graph.ir import from_json as graph_from_json
@@ -85,20 +86,24 @@ class Artifact:
         saved: bytes | bytearray | None = None,
         beside: Mapping[str, str] = types.MappingProxyType({}),
         keeps_changed: bool = False,
+        is_shared: bool = False,
     ) -> None:
         """Copies the folder, replacing an older artifact: see `put_in_place`.
 
         With `saved`, it starts from those parameters. `beside` are more text files, by name; the manifest vouches for
-        them too. Raises `UsageError` as `put_in_place` does, `InternalError` when `saved` is not of the program's
-        size, `DeviceError` when the disk refuses.
+        them too. Only its owner may read the copy, unless it `is_shared`: then the umask decides. Raises `UsageError`
+        as `put_in_place` does, `InternalError` when `saved` is not of the program's size, `DeviceError` when the disk
+        refuses.
         """
         directory = directory.resolve() if directory.is_symlink() else directory  # a link to a folder stays one
         require_replaceable(directory)
         with disk_errors(directory), scratch_directory(directory) as scratch:
             copied = scratch / "artifact"
-            disk.copy_tree(self.directory, copied)
+            disk.copy_tree(self.directory, copied)  # without modes, which are those of this copy
             if saved is not None or beside:
                 self._complete(copied, saved, beside)
+            if not is_shared:
+                make_tree_private(copied)
             put_in_place(copied, directory, keeps_changed=keeps_changed)
 
     def _complete(self, copied: Path, saved: bytes | bytearray | None, beside: Mapping[str, str]) -> None:
@@ -128,10 +133,12 @@ def write_artifact(
     codegen: Codegen,
     versions: Mapping[str, str],
     plan_json: str | None = None,
+    encrypts_pages: bool = False,
 ) -> Artifact:
     """Writes the folder in one piece, replacing an older artifact at the same place.
 
     `target_name` and `codegen` say what it was built for; `versions` names what built it (`tvm`, `compiler`).
+    `encrypts_pages` says that the library does.
     `parameters` holds a value for every parameter, state and constant of `graph`, and nothing else. Raises
     `InternalError` for values that do not match the graph, and `UsageError` when `directory` holds something that is
     not an artifact.
@@ -152,7 +159,9 @@ def write_artifact(
         for name, text in texts.items():
             disk.write_file(built / name, text.encode())
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
-        manifest = _describe(built, graph, plan, library.name, target_name, codegen, versions)
+        manifest = replace(
+            _describe(built, graph, plan, library.name, target_name, codegen, versions), encrypts_pages=encrypts_pages
+        )
         disk.write_file(built / MANIFEST, manifest_to_json(manifest).encode())
         put_in_place(built, directory)
     log.info("wrote %s: arena %d bytes, %s", directory, manifest.arena_bytes, manifest.library)

@@ -6,6 +6,7 @@ The text is meant to be read and stepped through: one call a line, with the op a
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,13 +31,14 @@ from edgetrain.program.c_text import comment, escaped, int64_literal
 from edgetrain.program.layout import ArenaLayout, arena_layout
 
 ABI = 1  # EDGE_ABI in runtime/edgetrain.h
+PAGE_BLOCK_BYTES = 64 * 1024  # EDGE_PAGE_BLOCK_BYTES in runtime/internal.h
 
 _Direction = Literal["read", "write"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# `edge_<function>` must not collide with the runtime's own names, of which the last five begin families.
+# `edge_<function>` must not collide with the runtime's own names, of which the last six begin families.
 _RESERVED_FUNCTION = re.compile(
-    r"(open|close|error|fail|describe|program|arena|check_.*|page.*|pager.*|stored.*|threads.*)\Z"
+    r"(open|close|error|fail|describe|program|arena|check_.*|page.*|pager.*|sealed.*|stored.*|threads.*)\Z"
 )
 
 
@@ -50,8 +52,10 @@ class PageSlot:
     nbytes: int
 
 
-def emit_driver(graph: TrainGraph, plan: Plan) -> str:
+def emit_driver(graph: TrainGraph, plan: Plan, *, encrypts_pages: bool = False) -> str:
     """The C99 text of `driver.c`. The same graph and plan give the same bytes.
+
+    With `encrypts_pages` it has room for what encrypted pages are checked with.
 
     Raises `InternalError` where the plan cannot be executed as it stands: a tensor that no placement covers when an op
     touches it, a page-in of what was never paged out, a name that C cannot spell.
@@ -64,6 +68,7 @@ def emit_driver(graph: TrainGraph, plan: Plan) -> str:
         _abi_guard(),
         _facts(layout, slots),
         _slot_table(slots, len(plan.stored)),
+        _seal_table(slots) if encrypts_pages else "",
         _kernel_declarations(graph),
     ]
     sections += [_function(graph, plan, plan.functions[name], slots) for name in graph.functions]
@@ -169,6 +174,19 @@ def _slot_table(slots: Mapping[str, PageSlot], stored: int) -> str:
         rows = ["    {0u, 0u}, /* this program does not page */"]
     count = f"const uint32_t edge_stored_tensors = {stored}u;"
     return "\n".join(["const edge_page_slot edge_page_slots[] = {", *rows, "};", count])
+
+
+def _seal_table(slots: Mapping[str, PageSlot]) -> str:
+    """Room for a seal of each block, and where those of each slot begin."""
+    counts = [-(-slot.nbytes // PAGE_BLOCK_BYTES) for slot in slots.values()]
+    firsts = [f"{first}u" for first in itertools.accumulate(counts[:-1], initial=0)]
+    return "\n".join(
+        [
+            f'_Static_assert(EDGE_PAGE_BLOCK_BYTES == {PAGE_BLOCK_BYTES}, "the driver counts blocks of this size");',
+            f"edge_page_seal edge_page_seals[{max(1, sum(counts))}];",
+            f"const uint32_t edge_page_first_seals[] = {{{', '.join(firsts)}}};",
+        ]
+    )
 
 
 def _kernel_declarations(graph: TrainGraph) -> str:

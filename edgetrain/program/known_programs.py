@@ -6,6 +6,7 @@ import contextlib
 import os
 
 from edgetrain.files.build_cache import BuildCache
+from edgetrain.files.private import make_private_folder
 from edgetrain.program.artifact import Artifact
 from edgetrain_tuner import disk
 
@@ -16,7 +17,7 @@ def remember_program(cache: BuildCache, program: Artifact) -> None:
     """Notes that the program was built here. Where the cache cannot be written it is built again instead."""
     place = cache.root / _FOLDER / program.identity
     with contextlib.suppress(OSError):
-        disk.make_folders(place.parent)
+        make_private_folder(place.parent)
         os.close(disk.open_file(place, os.O_WRONLY | os.O_CREAT, 0o600))
 
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgetrain.files.scratch import scratch_folder
-from edgetrain.runtime.sources import RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
+from edgetrain.runtime.sources import PAGE_CIPHER, RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
 from edgetrain.toolchain.c_compiler import LIBRARIES, Compiler, find_compiler, run_command
 from edgetrain.toolchain.object_archive import SUFFIX, read_archive
+from edgetrain.toolchain.zig_object import build_zig_object, cipher_cpu
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ def build_library(
     cpu: str = "",
     threads: bool = True,
     profile: bool = False,
+    encrypts_pages: bool = False,
     compiler: Compiler | None = None,
 ) -> Path:
     """Builds the driver, the runtime and the kernels into one library in the directory `out`, and returns its path.
@@ -54,8 +56,9 @@ def build_library(
     `kernels` is an object, or an archive of them (`object_archive`).
     With an operating system it is a shared library that exports `edge_*` alone; on bare metal a static archive, so
     that an application which does not page need not supply the paging callbacks. With `profile` it counts the seconds
-    of each op. The bytes depend on the inputs and the compiler, on nothing else. Raises `DeviceError` with the
-    compiler's first lines when it fails.
+    of each op. With `encrypts_pages`, for which the driver must be made too, nobody else reads its pages. The bytes
+    depend on the inputs and the compiler, on nothing else (encrypted pages: also on the processor's instructions for
+    ciphers). Raises `DeviceError` with the compiler's first lines when it fails.
     """
     chosen = compiler or find_compiler(triple, cpu=cpu)
     out.mkdir(parents=True, exist_ok=True)
@@ -64,7 +67,11 @@ def build_library(
         if chosen.triple.is_bare_metal:
             built = _build_archive(chosen, directory, _objects_of(kernels, directory))
         else:
-            options = (*(() if threads else ("-DEDGE_NO_THREADS",)), *(("-DEDGE_PROFILE",) if profile else ()))
+            options = [
+                *(() if threads else ("-DEDGE_NO_THREADS",)),
+                *(("-DEDGE_PROFILE",) if profile else ()),
+                *(("-DEDGE_ENCRYPTED_PAGES", _page_cipher(chosen, directory)) if encrypts_pages else ()),
+            ]
             name = f"kernels{kernels.suffix}"
             shutil.copyfile(kernels, directory / name)
             built = _build_shared(chosen, directory, options, name)
@@ -79,6 +86,12 @@ def _lay_out_sources(directory: Path, driver_c: str) -> None:
         (directory / name).write_text(runtime_text(name), encoding="utf-8")
     (directory / "driver.c").write_text(driver_c, encoding="utf-8")
     (directory / "exports.map").write_text(_VERSION_SCRIPT, encoding="utf-8")
+
+
+def _page_cipher(compiler: Compiler, directory: Path) -> str:
+    """The object with the cipher, by its name in the directory."""
+    (directory / PAGE_CIPHER).write_text(runtime_text(PAGE_CIPHER), encoding="utf-8")
+    return build_zig_object(compiler.triple, cipher_cpu(compiler.triple), PAGE_CIPHER, directory)
 
 
 def _objects_of(kernels: Path, directory: Path) -> list[str]:

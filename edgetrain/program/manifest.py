@@ -69,6 +69,7 @@ class Manifest:
     planned_joules: float
     functions: tuple[str, ...]
     tensors: Mapping[str, TensorRecord]
+    encrypts_pages: bool = False  # what the program pages is encrypted, with a key that ends with the process
 
     @property
     def stores_tensors(self) -> bool:
@@ -90,6 +91,7 @@ def manifest_to_json(manifest: Manifest) -> str:
         "saved_bytes": manifest.saved_bytes,
         "parameters_bytes": manifest.parameters_bytes,
         "page_file_bytes": manifest.page_file_bytes,
+        **({"encrypts_pages": True} if manifest.encrypts_pages else {}),
         "planned_seconds": manifest.planned_seconds,
         "planned_joules": manifest.planned_joules,
         "tensors": {
@@ -157,6 +159,7 @@ def _read(data: Mapping[str, Any]) -> Manifest:
         planned_joules=float(data["planned_joules"]),
         functions=tuple(str(f) for f in data["functions"]),
         tensors={str(name): _read_tensor(t) for name, t in data["tensors"].items()},
+        encrypts_pages=data.get("encrypts_pages", False) is True,
         **counts,
     )
 

@@ -6,8 +6,9 @@ Planned before there is a program, so that a budget holds all of it; counted exa
 from __future__ import annotations
 
 from edgetrain.graph.ir import TrainGraph
-from edgetrain.planner.plan import NO_PROGRAM, ProgramMemory
+from edgetrain.planner.plan import NO_PROGRAM, PAGE_BYTES, ProgramMemory
 from edgetrain.program.artifact import Artifact
+from edgetrain.program.emit_c import PAGE_BLOCK_BYTES
 from edgetrain.program.image import loaded_bytes
 from edgetrain.targets.device import Device
 from edgetrain.toolchain.c_compiler import parse_triple
@@ -19,17 +20,27 @@ LOOP_BYTES = 128 * 1024  # what the training loop's own objects take and give ba
 _KERNEL_BYTES = 4096
 _RUNTIME_BYTES = 20 * 1024  # the driver and the runtime
 _PAGER_BYTES = 8 * 1024 + THREAD_BYTES  # what is used of its buffer, and its thread
+_SEAL_BYTES = 24
+_CIPHER_BYTES = PAGE_BLOCK_BYTES + 32 * 1024  # its buffer, what its code takes (23 kB), and seals of 24 bytes a block
 
 
-def program_memory(graph: TrainGraph, device: Device, threads: int, *, larger_by: int = 0) -> ProgramMemory:
-    """What to leave free beside the arena; `larger_by` is what a linked library was found to need on top."""
+def program_memory(
+    graph: TrainGraph, device: Device, threads: int, *, larger_by: int = 0, encrypts_pages: bool = False
+) -> ProgramMemory:
+    """What to leave free beside the arena; `larger_by` is what a linked library was found to need on top.
+
+    With `encrypts_pages` a plan that pages leaves room for the cipher, too.
+    """
     triple = device.codegen.triple  # empty: this machine's
     if triple and parse_triple(triple).is_bare_metal:
         return NO_PROGRAM
     kernels = {op.kernel for ops in graph.functions.values() for op in ops}
     code_bytes = _RUNTIME_BYTES + len(kernels) * _KERNEL_BYTES + larger_by
     stacks_bytes = (threads - 1) * THREAD_BYTES
-    return ProgramMemory(resident_bytes=code_bytes + stacks_bytes + LOOP_BYTES, paging_bytes=_PAGER_BYTES)
+    return ProgramMemory(
+        resident_bytes=code_bytes + stacks_bytes + LOOP_BYTES,
+        paging_bytes=_PAGER_BYTES + (_CIPHER_BYTES if encrypts_pages else 0),
+    )
 
 
 def planned_process_bytes(artifact: Artifact, threads: int) -> int:
@@ -40,7 +51,16 @@ def planned_process_bytes(artifact: Artifact, threads: int) -> int:
     manifest = artifact.manifest
     is_paging = manifest.page_file_bytes > 0
     started = threads - 1 + is_paging
-    return manifest.planned_peak_bytes + loaded_bytes(artifact.library, is_paging=is_paging) + started * THREAD_BYTES
+    library_bytes = loaded_bytes(artifact.library, is_paging=is_paging)
+    # Of what begins as zero: the buffer that pages are encrypted into, and the seals, which share no page with it.
+    sealed_bytes = PAGE_BLOCK_BYTES + _seals_bytes(manifest.page_file_bytes) if manifest.encrypts_pages else 0
+    return manifest.planned_peak_bytes + library_bytes + sealed_bytes + started * THREAD_BYTES
+
+
+def _seals_bytes(page_file_bytes: int) -> int:
+    """At most, as if every block were a whole one but one of each page."""
+    blocks = -(-page_file_bytes // PAGE_BLOCK_BYTES)
+    return (-(-blocks * _SEAL_BYTES // PAGE_BYTES) + 1) * PAGE_BYTES
 
 
 def needed_bytes(artifact: Artifact, threads: int) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgetrain.files.atomic_file import replaced_file
 from edgetrain.report.page import Page, Section, to_html
-from edgetrain.report.run_record import RunRecord, read_run
+from edgetrain.report.run_record import RunRecord, key_of, read_run
 from edgetrain.report.sections.augmentation import augmentation
 from edgetrain.report.sections.classes import calibration, classes
 from edgetrain.report.sections.memory import memory
@@ -16,6 +16,7 @@ from edgetrain.report.sections.provenance import provenance
 from edgetrain.report.sections.training import training
 from edgetrain.report.sections.values import values
 from edgetrain.report.sections.verdict import lead
+from edgetrain.run.files.protected import protected_file
 
 REPORT_PAGE = "report.html"
 
@@ -38,9 +39,15 @@ def run_page(run: RunRecord, *, with_samples: bool = True) -> Page:
 
 
 def write_run_page(folder: Path, out: Path | None = None, *, with_samples: bool = True) -> Path:
-    """Writes the page of the run in `folder`, to its `report.html` without `out`. Raises as `read_run` does."""
+    """Writes the page of the run in `folder`, to its `report.html` without `out`: encrypted there, if the run is.
+
+    Raises as `read_run` does."""
     path = out if out is not None else folder / REPORT_PAGE
     text = to_html(run_page(read_run(folder), with_samples=with_samples))
-    with replaced_file(path) as file:
-        file.write(text.encode())
+    if out is None:
+        with protected_file(path, key_of(folder)) as file:
+            file.write(text.encode())
+    else:
+        with replaced_file(path, is_shared=True) as shared:
+            shared.write(text.encode())
     return path

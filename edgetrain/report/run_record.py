@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from edgetrain.errors import DataError, EdgetrainError, InternalError
 from edgetrain.files.sealed import parse_sealed
+from edgetrain.files.secret_key import SecretKey, read_key
 from edgetrain.graph.ir import TrainGraph
 from edgetrain.graph.ir import from_json as graph_from_json
 from edgetrain.planner.dump import from_json as plan_from_json
@@ -19,6 +20,7 @@ from edgetrain.run.files.folders import JobRecord
 from edgetrain.run.files.plot import Point
 from edgetrain.run.files.report import FORMAT, REPORT, loss_curve
 from edgetrain.run.files.run_folder import RunFolder
+from edgetrain.run.files.trained import read_recipe
 from edgetrain.run.learned.learned import Learned, read_learned
 from edgetrain.targets.device import Device
 from edgetrain.targets.profile import load_target
@@ -116,7 +118,7 @@ def read_run(folder: Path) -> RunRecord:
     record = RunRecord(
         folder=folder,
         report=report,
-        learned=read_learned(folder),
+        learned=read_learned(folder, key_of(folder)),
         graph=_of_program(program / GRAPH, graph_from_json),
         plan=_of_program(program / PLAN, plan_from_json),
         device=_device(folder, report),
@@ -127,6 +129,12 @@ def read_run(folder: Path) -> RunRecord:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _broken(path, f"{type(error).__name__}: {error}") from error
     return record
+
+
+def key_of(folder: Path) -> SecretKey | None:
+    """What the run's files are encrypted with. Raises `UsageError` where its key is not there."""
+    run = RunFolder(folder)
+    return read_key(read_recipe(run).security.key) if run.recipe.is_file() else None
 
 
 def _report(folder: Path, path: Path) -> Mapping[str, Any]:

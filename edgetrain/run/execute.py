@@ -19,10 +19,10 @@ from edgetrain.dataset.reading import Scaling
 from edgetrain.dataset.samples import Dataset
 from edgetrain.dataset.table import misfit
 from edgetrain.errors import DataError
-from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.atomic_folder import sweep_beside
 from edgetrain.files.build_cache import file_sha256
 from edgetrain.files.sealed import sealed
+from edgetrain.files.secret_key import SecretKey, read_key
 from edgetrain.graph.adapters import beside_from_json
 from edgetrain.graph.ir import Role
 from edgetrain.graph.persistent import SAVED_ROLES
@@ -34,6 +34,7 @@ from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.data_identity import data_digest, data_text, require_same_data
 from edgetrain.run.files.export import write_trained_onnx
 from edgetrain.run.files.history import read_history
+from edgetrain.run.files.protected import protected_file
 from edgetrain.run.files.report import Energy, RunReport, write_report
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.sessions import Session, SessionKeeper, read_sessions
@@ -105,6 +106,7 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
     Raises as `train` does, and `DataError` when data and model do not fit.
     """
     compiled, program, recipe, folder = runnable.compiled, runnable.program, request.recipe, request.folder
+    key = read_key(recipe.security.key)
     conversion = conversion_of(recipe.data, program.graph)
     try:
         check_sample(dataset.train.features[0], input_shapes(compiled), conversion)
@@ -115,7 +117,7 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
         digest = data_digest(dataset)
         dataset = with_scaled_targets(dataset, _target_scaling(runnable, dataset, request))
         sweep_beside(folder.program, is_held=True)
-        settings = settings_of(recipe, compiled, program, dataset, folder)
+        settings = replace(settings_of(recipe, compiled, program, dataset, folder), key=key)
         feed = DatasetFeed(
             dataset,
             batch=recipe.train.batch,
@@ -126,8 +128,8 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
         if request.resume:  # whatever can be refused is refused here: nothing of the run has changed yet
             require_resumable(feed, settings, out=folder.path, saved_bytes=program.manifest.saved_bytes)
             if not request.is_new_data:
-                require_same_data(folder.data, digest)
-        _fill_folder(folder, request, runnable, dataset, digest)
+                require_same_data(folder.data, digest, key)
+        _fill_folder(folder, request, runnable, dataset, digest, key)
         warm_up(program.manifest, feed, settings)
         meter = EnergyMeter(find_sensor())  # looking for it takes memory that is not the program's
         keeper = _session_keeper(meter, runnable, request)
@@ -152,10 +154,16 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
                 keeper.write()
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
             report = _report(engine, runnable, request, outcome, governor.periods(), growth.bytes(engine))
-            _write_model(engine, runnable, request, dataset)
+            _write_model(engine, runnable, request, dataset, key)
             # Last: nothing of it may count as the program's memory.
             keep_learned(
-                engine, feed, settings, dataset, folder.path, augmented=lambda: _augmented(runnable, request, dataset)
+                engine,
+                feed,
+                settings,
+                dataset,
+                folder.path,
+                key=key,
+                augmented=lambda: _augmented(runnable, request, dataset),
             )
         if engine.artifact != program:
             engine.artifact.copy_to(folder.program)  # `export` ships the plan that the run ended with
@@ -200,7 +208,7 @@ def _augmented(runnable: Runnable, request: RunRequest, dataset: Dataset) -> lis
 def _target_scaling(runnable: Runnable, dataset: Dataset, request: RunRequest) -> Scaling:
     """How the targets are trained. A run that goes on keeps to what it began with."""
     if request.resume and request.folder.reading.exists():
-        return read_reading(request.folder).target
+        return read_reading(request.folder, read_key(request.recipe.security.key)).target
     recipe, facts = request.recipe, runnable.compiled.facts
     scaling = scaling_of(dataset, recipe)
     if scaling.is_identity or recipe.data.scale_target != "auto":
@@ -225,8 +233,10 @@ def _beginning(runnable: Runnable, folder: RunFolder, limits: MemoryLimits) -> B
     )
 
 
-def _fill_folder(folder: RunFolder, request: RunRequest, runnable: Runnable, dataset: Dataset, digest: str) -> None:
-    """Leaves in the folder what a run is resumed and used from."""
+def _fill_folder(
+    folder: RunFolder, request: RunRequest, runnable: Runnable, dataset: Dataset, digest: str, key: SecretKey | None
+) -> None:
+    """Leaves in the folder what a run is resumed and used from. What says something of the data is encrypted."""
     texts = {
         folder.data: data_text(dataset, digest),
         folder.recipe: request.recipe.with_absolute_paths().to_json(),  # a run may be resumed from anywhere
@@ -237,7 +247,7 @@ def _fill_folder(folder: RunFolder, request: RunRequest, runnable: Runnable, dat
     if adapters:
         texts[folder.adapters] = json.dumps({"adapters": adapters}, indent=1)
     for path, text in texts.items():
-        with replaced_file(path) as file:
+        with protected_file(path, key if path in (folder.data, folder.reading) else None) as file:
             file.write(sealed(text).encode())
     runnable.program.copy_to(folder.program)
 
@@ -260,7 +270,9 @@ class _Growth:
         return grown_bytes(self.baseline_bytes, given_back_bytes=engine.given_back_bytes())
 
 
-def _write_model(engine: LocalEngine, runnable: Runnable, request: RunRequest, dataset: Dataset) -> None:
+def _write_model(
+    engine: LocalEngine, runnable: Runnable, request: RunRequest, dataset: Dataset, key: SecretKey | None
+) -> None:
     """The ONNX file with the engine's parameters in place of its own, adapters merged, and how to read data for it."""
     graph, facts = runnable.program.graph, runnable.compiled.facts
     parameters = {t.name: engine.tensor(t.name) for t in graph.by_role(Role.PARAMETER)}
@@ -272,6 +284,7 @@ def _write_model(engine: LocalEngine, runnable: Runnable, request: RunRequest, d
         parameters,
         request.folder.model,
         adapters=adapters,
+        key=key,
         metadata=described.to_metadata(),
         scaling=dataset.reading.target,
         output=facts["outputs"][0],

@@ -52,7 +52,8 @@ enum {
   EDGE_ERROR_PAGE_FILE = -4, /* the page file could not be made in page_directory */
   EDGE_ERROR_NO_SPACE = -5,  /* the page file does not fit on its disk */
   EDGE_ERROR_PAGE_IO = -6,   /* reading or writing the page file failed, or moved fewer bytes than asked */
-  EDGE_ERROR_DATA = -7       /* a label or an index that the caller wrote is out of bounds; nothing was run */
+  EDGE_ERROR_DATA = -7,      /* a label or an index that the caller wrote is out of bounds; nothing was run */
+  EDGE_ERROR_PAGE_DAMAGED = -8 /* encrypted pages: the page file does not hold what was written to it */
 };
 
 /* Checks the arena, starts `threads` threads (the caller counts as one) and makes the page file in `page_directory`.

@@ -23,9 +23,18 @@ typedef struct {
   uint64_t nbytes;
 } edge_page_slot;
 
+/* What one block of a tensor in the page file was encrypted with: see sealed_pages.c. */
+enum { EDGE_PAGE_BLOCK_BYTES = 64 * 1024, EDGE_PAGE_TAG_BYTES = 16 };
+typedef struct {
+  uint64_t written; /* its number among all blocks written; 0 for one that never was */
+  uint8_t tag[EDGE_PAGE_TAG_BYTES];
+} edge_page_seal;
+
 extern const edge_program_facts edge_program;
 extern const edge_page_slot edge_page_slots[];
 extern const uint32_t edge_stored_tensors; /* the first so many slots hold parameters and state between calls */
+extern edge_page_seal edge_page_seals[];         /* of programs with EDGE_ENCRYPTED_PAGES alone, as is the next */
+extern const uint32_t edge_page_first_seals[]; /* for each slot; the seals of its other blocks follow */
 
 /* arena.c: the open arena, or NULL. */
 extern uint8_t* edge_arena;
@@ -62,6 +71,13 @@ int32_t edge_page_file_open(const char* page_directory, uint64_t page_file_bytes
 int32_t edge_page_file_write(uint64_t file_offset, const void* from, uint64_t nbytes);
 int32_t edge_page_file_read(uint64_t file_offset, void* to, uint64_t nbytes);
 void edge_page_file_close(void);
+
+/* sealed_pages.c, with EDGE_ENCRYPTED_PAGES: a slot in the open page file. Each returns 0 or one of EDGE_ERROR_*, having
+ * called edge_describe. The key is made before the first of them, and forgotten after the last. */
+int32_t edge_page_key_make(void);
+int32_t edge_sealed_page_write(uint32_t slot, const void* from);
+int32_t edge_sealed_page_read(uint32_t slot, void* to);
+void edge_page_key_forget(void);
 
 /* In a driver function: run a kernel as op number `index`, or a runtime call, and leave the function if it fails. */
 #ifdef EDGE_PROFILE

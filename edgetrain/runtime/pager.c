@@ -59,10 +59,32 @@ static int32_t transfer(uint32_t slot, bool write, void* memory, uint64_t bytes_
   const edge_page_slot* place = &edge_page_slots[slot];
   struct timespec start;
   clock_gettime(CLOCK_MONOTONIC, &start);
+#ifdef EDGE_ENCRYPTED_PAGES
+  const int32_t status = write ? edge_sealed_page_write(slot, memory) : edge_sealed_page_read(slot, memory);
+#else
   const int32_t status = write ? edge_page_file_write(place->file_offset, memory, place->nbytes)
                                : edge_page_file_read(place->file_offset, memory, place->nbytes);
+#endif
   if (bytes_per_second > 0) sleep_until(start, (double)place->nbytes / (double)bytes_per_second);
   return status;
+}
+
+static int32_t open_pages(const char* page_directory, uint64_t page_file_bytes) {
+  const int32_t status = edge_page_file_open(page_directory, page_file_bytes);
+#ifdef EDGE_ENCRYPTED_PAGES
+  if (status == EDGE_OK && edge_page_key_make() != EDGE_OK) {
+    edge_page_file_close();
+    return EDGE_ERROR_PAGE_FILE;
+  }
+#endif
+  return status;
+}
+
+static void close_pages(void) {
+  edge_page_file_close();
+#ifdef EDGE_ENCRYPTED_PAGES
+  edge_page_key_forget();
+#endif
 }
 
 #ifdef EDGE_NO_THREADS
@@ -85,10 +107,10 @@ int32_t edge_page_drain(void) { return EDGE_OK; }
 void edge_page_throttle(uint64_t bytes_per_second) { throttle_bytes_per_second = bytes_per_second; }
 
 int32_t edge_pager_open(const char* page_directory, uint64_t page_file_bytes) {
-  return edge_page_file_open(page_directory, page_file_bytes);
+  return open_pages(page_directory, page_file_bytes);
 }
 
-void edge_pager_close(void) { edge_page_file_close(); }
+void edge_pager_close(void) { close_pages(); }
 
 #else
 
@@ -182,7 +204,7 @@ void edge_page_throttle(uint64_t bytes_per_second) {
 }
 
 int32_t edge_pager_open(const char* page_directory, uint64_t page_file_bytes) {
-  const int32_t status = edge_page_file_open(page_directory, page_file_bytes);
+  const int32_t status = open_pages(page_directory, page_file_bytes);
   if (status != EDGE_OK) return status;
   pager.stop = false;
   pager.status = EDGE_OK;
@@ -192,7 +214,7 @@ int32_t edge_pager_open(const char* page_directory, uint64_t page_file_bytes) {
   const int system_error = pthread_create(&pager.worker, NULL, work, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (system_error == 0) return EDGE_OK;
-  edge_page_file_close();
+  close_pages();
   edge_describe("the pager's thread could not be started", system_error);
   return EDGE_ERROR_THREADS;
 }
@@ -203,7 +225,7 @@ void edge_pager_close(void) {
   pthread_cond_broadcast(&pager.changed);
   pthread_mutex_unlock(&pager.mutex);
   pthread_join(pager.worker, NULL);
-  edge_page_file_close();
+  close_pages();
 }
 
 #endif

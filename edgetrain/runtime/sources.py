@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-RUNTIME_SOURCES = ("arena.c", "bounds.c", "threads.c", "pager.c", "page_file.c", "profile.c")
+RUNTIME_SOURCES = ("arena.c", "bounds.c", "threads.c", "pager.c", "page_file.c", "sealed_pages.c", "profile.c")
 RUNTIME_HEADERS = ("edgetrain.h", "internal.h")
+PAGE_CIPHER = "page_cipher.zig"  # of programs whose pages are encrypted
 
 
 def runtime_text(name: str) -> str:

@@ -49,6 +49,7 @@ class Storage:
     joules_per_byte_written: float = setting(minimum=0)
     latency_s: float = setting(minimum=0)
     overlaps: bool = setting(True)  # transfers go on beside the ops; without it each op waits for them
+    keeps_parameters: bool = setting(True)  # parameters and state may be there between steps, not activations alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -155,13 +155,14 @@ def _zig_compiler(triple: Triple, cpu: str, zig_cache: Path | None) -> Compiler:
         raise DeviceError(
             f"no C compiler for `{triple.text}`", why=error.why, fix="`pip install ziglang`, which brings one"
         ) from error
-    command = (*zig, "cc", "-target", _zig_target(triple), f"-mcpu={_zig_cpu(triple, cpu)}")
+    command = (*zig, "cc", "-target", zig_target(triple), f"-mcpu={_zig_cpu(triple, cpu)}")
     return Compiler(
         command=command, archiver=(*zig, "ar"), version=f"zig {version}", triple=triple, environment=environment
     )
 
 
-def _zig_target(triple: Triple) -> str:
+def zig_target(triple: Triple) -> str:
+    """What zig calls it."""
     architecture = next(
         (family for prefix, family in _ZIG_FAMILIES.items() if triple.architecture.startswith(prefix)),
         triple.architecture,

@@ -28,8 +28,9 @@ def stream(descriptor: int, mode: str = "wb") -> BinaryIO:
     return cast(BinaryIO, os.fdopen(descriptor, mode))
 
 
-def set_mode(descriptor: int, mode: int) -> None:
-    os.fchmod(descriptor, mode)
+def set_mode(place: int | Path, mode: int) -> None:
+    """Of an open file, or of a path."""
+    os.chmod(place, mode)  # noqa: PTH101 - a descriptor, too
 
 
 def sync(descriptor: int) -> None:
@@ -60,8 +61,8 @@ def touch(path: Path) -> None:
     os.utime(path)
 
 
-def make_folder(path: Path) -> None:
-    path.mkdir()
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    path.mkdir(mode)
 
 
 def make_folders(path: Path) -> None:

@@ -35,6 +35,7 @@ _FIXES: Mapping[int, str] = {
     -4: "pass a page directory that exists and can be written to",
     -5: "free space in the page directory, or choose another one",
     -6: "check the disk under the page directory",
+    -8: "check the disk under the page directory, and who else can write to it; then go on with --resume",
 }
 
 
@@ -66,7 +67,7 @@ class LocalEngine:
         self._page_directory = page_directory
         self._given_back_peak_bytes = 0  # what was in use before temporaries went back to the system
         self._memory = ArenaMemory(artifact.manifest.arena_bytes, reserve_bytes=reserve_bytes)
-        self._copy = ParametersCopy(artifact.manifest, page_directory) if artifact.manifest.stores_tensors else None
+        self._copy = _copy_for(artifact, page_directory)
         self._read_parameters()
         self._library: ctypes.CDLL | None = self._load_and_open(artifact)
         self._entries = _entries_of(self._library, artifact)
@@ -172,7 +173,7 @@ class LocalEngine:
         before, after = self._artifact.manifest.arena_bytes, artifact.manifest.arena_bytes
         self._memory.resize(max(before, after))
         try:
-            copy = ParametersCopy(artifact.manifest, self._page_directory) if artifact.manifest.stores_tensors else None
+            copy = _copy_for(artifact, self._page_directory)
             opened = self._load_and_open(artifact)
         except BaseException:
             self._memory.resize(before)
@@ -318,6 +319,19 @@ def _kernel_failure(function: str, op: Op) -> DeviceError:
 def _runtime_failure(library: ctypes.CDLL, what: str, status: int) -> DeviceError:
     words = library.edge_error().decode(errors="replace")
     return DeviceError(what, why=f"{words} (code {status})", fix=_FIXES.get(status, ""))
+
+
+def _copy_for(artifact: Artifact, directory: Path) -> ParametersCopy | None:
+    """The copy that a program needs which stores parameters. Raises `DeviceError` where it would show secrets."""
+    if not artifact.manifest.stores_tensors:
+        return None
+    if artifact.manifest.encrypts_pages:
+        raise DeviceError(
+            "a program with encrypted pages cannot leave parameters in storage",
+            why="this host reads and writes them through a file that is not encrypted",
+            fix="plan with a larger budget, or without `security.key`",
+        )
+    return ParametersCopy(artifact.manifest, directory)
 
 
 def _libc() -> ctypes.CDLL:

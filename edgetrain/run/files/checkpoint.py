@@ -3,7 +3,8 @@
     magic (8 bytes) | header length (8, little endian) | header (canonical JSON) | payload | sha256 of all before (32)
 
 The payload is the engine's saved memory, streamed in pieces: a checkpoint never costs a second copy in RAM. A run
-keeps two, `checkpoint.bin` and the one before it, and goes back to the older when the newer does not verify.
+keeps two, `checkpoint.bin` and the one before it, and goes back to the older when the newer does not verify. With a
+key all of that is the content of an encrypted file (`edgetrain.files.encrypted`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from edgetrain.errors import DataError, DeviceError
-from edgetrain.files.atomic_file import disk_error, replaced_file, sync_directory
+from edgetrain.files.atomic_file import disk_error, sync_directory
+from edgetrain.files.encrypted import Readable, SealedFileError
+from edgetrain.files.secret_key import SecretKey
 from edgetrain.files.texts import parse_json
 from edgetrain.run.files.plain_data import record_from_plain
+from edgetrain.run.files.protected import fix_of, protected_file, reading
 from edgetrain.run.loop.early_stopping import Best
 from edgetrain.run.loop.running import ExactSum
 from edgetrain.units import show_bytes
@@ -116,6 +120,10 @@ def _unpacked(text: str) -> tuple[float, ...]:
 class _DamageError(Exception):
     """The file is not what was written; the text says how it shows."""
 
+    def __init__(self, text: str, *, fix: str = "restore the file from a copy") -> None:
+        super().__init__(text)
+        self.fix = fix
+
 
 class _Hash(Protocol):
     def update(self, data: bytes | memoryview, /) -> None: ...
@@ -128,6 +136,7 @@ def save_checkpoint(
     progress: Progress,
     *,
     program_sha256: str,
+    key: SecretKey | None = None,
     keep_old_as: Path | None = None,
     release: Release = nothing_to_release,
 ) -> None:
@@ -141,7 +150,7 @@ def save_checkpoint(
     header = Header(program_sha256=program_sha256, payload_bytes=payload.nbytes, progress=progress)
     text = header.to_json().encode()
     digest = hashlib.sha256()
-    with replaced_file(path, keep_old_as=keep_old_as) as file:
+    with protected_file(path, key, role=_role_of(path), keep_old_as=keep_old_as) as file:
         for piece in (_MAGIC, len(text).to_bytes(_LENGTH_BYTES, "little"), text):
             digest.update(piece)
             file.write(piece)
@@ -159,30 +168,43 @@ def save_run_checkpoint(
     progress: Progress,
     *,
     program_sha256: str,
+    key: SecretKey | None = None,
     release: Release = nothing_to_release,
 ) -> Path:
     """`save_checkpoint` as the run's newest; the one that was newest becomes the previous."""
     path = out / NEWEST
     previous = out / PREVIOUS
-    save_checkpoint(path, saved, progress, program_sha256=program_sha256, keep_old_as=previous, release=release)
+    save_checkpoint(
+        path, saved, progress, program_sha256=program_sha256, key=key, keep_old_as=previous, release=release
+    )
     return path
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, key: SecretKey | None = None) -> Header:
     """Verifies the whole file and returns its header. Raises `DataError` when it is missing or damaged."""
     try:
-        return _verified(path)
+        return _verified(path, key)
     except _DamageError as damage:
         raise _damaged(path, damage) from damage
 
 
-def _verified(path: Path) -> Header:
+def _verified(path: Path, key: SecretKey | None) -> Header:
     with _opened(path) as file:
-        return _verify(file)
+        return _verify(reading(file, key, _role_of(path)))
+
+
+def _role_of(path: Path) -> str:
+    """The newest checkpoint becomes the previous one by its name alone; no other file can take the place of one."""
+    return NEWEST if path.name == PREVIOUS else path.name
 
 
 def load_checkpoint(
-    path: Path, saved: memoryview, *, program_sha256: str, release: Release = nothing_to_release
+    path: Path,
+    saved: memoryview,
+    *,
+    program_sha256: str,
+    key: SecretKey | None = None,
+    release: Release = nothing_to_release,
 ) -> Progress:
     """Verifies the file to its last byte, then fills `saved` from it.
 
@@ -192,13 +214,18 @@ def load_checkpoint(
     Raises `DataError` for a file that is missing, damaged, or of another program.
     """
     try:
-        return _load(path, saved, program_sha256, release)
+        return _load(path, saved, program_sha256, key, release)
     except _DamageError as damage:
         raise _damaged(path, damage) from damage
 
 
 def load_run_checkpoint(
-    out: Path, saved: memoryview, *, program_sha256: str, release: Release = nothing_to_release
+    out: Path,
+    saved: memoryview,
+    *,
+    program_sha256: str,
+    key: SecretKey | None = None,
+    release: Release = nothing_to_release,
 ) -> Progress:
     """`load_checkpoint` of the run's newest, or with a warning of the previous when the newest is damaged.
 
@@ -209,12 +236,12 @@ def load_run_checkpoint(
     """
     newest, previous = out / NEWEST, out / PREVIOUS
     try:
-        return _load(newest, saved, program_sha256, release)
+        return _load(newest, saved, program_sha256, key, release)
     except _DamageError as damage:
         if not previous.exists():
             raise _damaged(newest, damage) from damage
         try:
-            progress = _load(previous, saved, program_sha256, release)
+            progress = _load(previous, saved, program_sha256, key, release)
         except _DamageError as second:
             raise _both_damaged(newest, damage, previous, second) from second
         log.warning("cannot use `%s`: %s; going back to step %d from `%s`", newest, damage, progress.step, previous)
@@ -222,19 +249,19 @@ def load_run_checkpoint(
     return progress
 
 
-def read_run_header(out: Path, *, program_sha256: str, saved_bytes: int) -> Header:
+def read_run_header(out: Path, *, program_sha256: str, saved_bytes: int, key: SecretKey | None = None) -> Header:
     """The header of what `load_run_checkpoint` would load, verified in the same way. Changes nothing.
 
     Raises `DataError` as that does.
     """
     newest, previous = out / NEWEST, out / PREVIOUS
     try:
-        path, header = newest, _verified(newest)
+        path, header = newest, _verified(newest, key)
     except _DamageError as damage:
         if not previous.exists():
             raise _damaged(newest, damage) from damage
         try:
-            path, header = previous, _verified(previous)
+            path, header = previous, _verified(previous, key)
         except _DamageError as second:
             raise _both_damaged(newest, damage, previous, second) from second
     _check_program(path, header, saved_bytes, program_sha256)
@@ -266,23 +293,28 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise _DamageError(f"it cannot be read: {error.strerror or error}") from error
+    except SealedFileError as error:
+        raise _DamageError(str(error), fix=fix_of(error)) from error
 
 
-def _load(path: Path, saved: memoryview, program_sha256: str, release: Release) -> Progress:
+def _load(path: Path, saved: memoryview, program_sha256: str, key: SecretKey | None, release: Release) -> Progress:
     with _opened(path) as file:
-        header = _verify(file)
+        role = _role_of(path)
+        header = _verify(reading(file, key, role))
         _check_program(path, header, saved.nbytes, program_sha256)
         try:
-            is_same = _fill(file, header, saved, release)
+            is_same = _fill(reading(file, key, role), header, saved, release)
         except OSError as error:
             raise _changed(path, error.strerror or str(error)) from error
+        except SealedFileError as error:
+            raise _changed(path, str(error)) from error
         if not is_same:
             raise _changed(path, "a second reading gave other bytes than the first")
     return header.progress
 
 
-def _verify(file: BinaryIO) -> Header:
-    """Reads the file from its start to its end. Raises `_DamageError` unless every byte is as it was written."""
+def _verify(file: Readable) -> Header:
+    """Reads the content from its start to its end. Raises `_DamageError` unless every byte is as it was written."""
     digest = hashlib.sha256()
     prefix = file.read(_PREFIX_BYTES)
     if not prefix:
@@ -324,7 +356,7 @@ def _payload_bytes(text: bytes) -> int:
     return size
 
 
-def _hashed_chunks(file: BinaryIO, digest: _Hash, total_bytes: int) -> Iterator[bytes]:
+def _hashed_chunks(file: Readable, digest: _Hash, total_bytes: int) -> Iterator[bytes]:
     left = total_bytes
     while left > 0 and (chunk := file.read(min(left, _CHUNK_BYTES))):
         digest.update(chunk)
@@ -332,11 +364,10 @@ def _hashed_chunks(file: BinaryIO, digest: _Hash, total_bytes: int) -> Iterator[
         yield chunk
 
 
-def _fill(file: BinaryIO, header: Header, saved: memoryview, release: Release) -> bool:
+def _fill(file: Readable, header: Header, saved: memoryview, release: Release) -> bool:
     """Reads the verified payload into `saved`; says whether the file still has the content that was verified."""
     digest = hashlib.sha256()
     target = saved.cast("B")
-    file.seek(0)
     prefix = file.read(_PREFIX_BYTES)
     digest.update(prefix)
     digest.update(file.read(int.from_bytes(prefix[len(_MAGIC) :], "little")))
@@ -416,7 +447,7 @@ def _damaged(path: Path, damage: _DamageError) -> DataError:
     return DataError(
         f"the checkpoint `{path}` cannot be used",
         why=str(damage),
-        fix="restore the file from a copy, or start again without --resume",
+        fix=f"{damage.fix}, or start again without --resume",
     )
 
 
@@ -424,7 +455,8 @@ def _both_damaged(newest: Path, damage: _DamageError, previous: Path, second: _D
     return DataError(
         f"neither `{newest}` nor `{previous}` can be used",
         why=f"the first: {damage}; the second: {second}",
-        fix="restore one of them from a copy, or start again without --resume",
+        fix=f"{second.fix if second.fix == damage.fix else 'restore one of them from a copy'}, or start again "
+        "without --resume",
     )
 
 

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edgetrain.errors import DataError, DeviceError, UsageError
-from edgetrain.files.atomic_file import disk_error, sweep_staged
-from edgetrain.run.files.folders import RUNS, is_free, numbered_folders, require_free
+from edgetrain.files.atomic_file import disk_error, disk_errors, sweep_staged
+from edgetrain.files.private import FOLDER_MODE, make_private_folder, open_private
+from edgetrain.run.files.folders import RUNS, has_our_recipe, is_free, numbered_folders, require_free
 from edgetrain_tuner import disk
 
 LOCK = "run.lock"
@@ -84,6 +85,8 @@ def _claim(folder: Path, *, patience_s: float) -> Iterator[bool]:
         if is_ours:
             sweep_staged(folder)
         before = _names(folder)
+        if is_ours and (before == {LOCK} or has_our_recipe(folder)):
+            _make_private(folder)
         yield is_ours
     finally:
         if is_ours and is_new and _names(folder) == before:
@@ -120,14 +123,14 @@ def _open_lock(folder: Path) -> tuple[int, bool]:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
         try:
-            disk.make_folders(folder)
+            make_private_folder(folder)
         except OSError as error:
             raise DeviceError(
                 f"cannot make the run folder `{folder}`", why=str(error), fix="choose another with --out DIR"
             ) from error
         with contextlib.suppress(FileNotFoundError):  # a claim that ended has removed the folder again
             try:
-                descriptor, is_new = disk.open_file(folder / LOCK, flags | os.O_CREAT | os.O_EXCL), True
+                descriptor, is_new = open_private(folder / LOCK, flags | os.O_CREAT | os.O_EXCL), True
             except FileExistsError:
                 descriptor, is_new = disk.open_file(folder / LOCK, flags), False
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -168,6 +171,12 @@ def _remove(folder: Path, made: tuple[Path, ...]) -> None:
         disk.remove(folder / LOCK)
         for path in made:
             disk.remove_folder(path)  # never more than an empty folder
+
+
+def _make_private(folder: Path) -> None:
+    """A run's folder that was there: made by hand, or by a version that left it to the umask."""
+    with disk_errors(folder), contextlib.suppress(PermissionError):  # somebody else's, who lets us write there
+        disk.set_mode(folder, FOLDER_MODE)
 
 
 def _in_use(folder: Path) -> UsageError:

@@ -26,6 +26,8 @@ from edgetrain.dataset.series import Windows
 from edgetrain.dataset.text import TokenSamples
 from edgetrain.errors import DataError
 from edgetrain.files.sealed import parse_sealed
+from edgetrain.files.secret_key import SecretKey
+from edgetrain.run.files.protected import protected_bytes
 
 _FORMAT = "edgetrain.data/1"
 _MOST_BYTES = 64 << 20
@@ -55,12 +57,12 @@ def data_text(dataset: Dataset, digest: str) -> str:
     return json.dumps({"format": _FORMAT, **counts, "digest": digest}, indent=1)
 
 
-def require_same_data(path: Path, digest: str) -> None:
+def require_same_data(path: Path, digest: str, key: SecretKey | None = None) -> None:
     """Raises `DataError` where the file names other data, or is broken. Runs of older versions have none."""
     if not path.exists():
         return
     try:
-        data = parse_sealed(path.read_bytes())
+        data = parse_sealed(protected_bytes(path, key))
         if data["format"] != _FORMAT:
             raise ValueError(f"its format is not `{_FORMAT}`")
         is_same = data["digest"] == digest

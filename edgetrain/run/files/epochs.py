@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from edgetrain.files.atomic_file import disk_errors, replaced_file
+from edgetrain.files.private import open_private
 from edgetrain.run.loop.step_log import LOG, VALIDATION, read_records
 from edgetrain_tuner import disk
 
@@ -33,7 +34,7 @@ class EpochTable:
             file.write(_lines([(*_COLUMNS, *(f"validation_{name}" for name in self._metrics))]).encode())
             file.write(_lines(self._rows(folder / LOG, closed_step, steps_per_epoch)).encode())
         with disk_errors(self._path):
-            self._file: BinaryIO = disk.stream(disk.open_file(self._path, os.O_WRONLY | os.O_APPEND), "ab")
+            self._file: BinaryIO = disk.stream(open_private(self._path, os.O_WRONLY | os.O_APPEND), "ab")
 
     def __enter__(self) -> Self:
         return self

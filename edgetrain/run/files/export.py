@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.dataset.reading import Scaling
-from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.sealed import MODEL_SEAL, sealed_model
+from edgetrain.files.secret_key import SecretKey
 from edgetrain.graph.adapters import Beside, merge_adapters
 from edgetrain.model.tensor_names import onnx_name
 from edgetrain.run.engines.engine import Array
+from edgetrain.run.files.protected import protected_file
 
 
 def write_trained_onnx(
@@ -20,6 +21,7 @@ def write_trained_onnx(
     parameters: Mapping[str, Array],
     out: Path,
     *,
+    key: SecretKey | None = None,
     adapters: Iterable[Beside] = (),
     metadata: Mapping[str, str] = types.MappingProxyType({}),
     scaling: Scaling | None = None,
@@ -44,7 +46,7 @@ def write_trained_onnx(
     if scaling is not None and not scaling.is_identity:
         append_scaling(proto, output, mean=scaling.mean, std=scaling.std)
     _set_properties(proto, metadata)
-    with replaced_file(out) as file:
+    with protected_file(out, key) as file:
         file.write(sealed_model(proto.SerializeToString(deterministic=True)))
 
 

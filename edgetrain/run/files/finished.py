@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from edgetrain.errors import DataError
+from edgetrain.files.secret_key import read_key
 from edgetrain.recipes import Recipe
 from edgetrain.run.files.checkpoint import Progress, read_header
 from edgetrain.run.files.report import RunReport
@@ -33,7 +34,7 @@ def finished_report(folder: RunFolder, recipe: Recipe) -> RunReport | None:
     """
     try:
         report = read_report(folder)
-        progress = read_header(newest_checkpoint(folder.path)).progress
+        progress = read_header(newest_checkpoint(folder.path), key=read_key(recipe.security.key)).progress
     except DataError:
         return None
     return report if report.steps == progress.step and _is_done(progress, recipe) else None

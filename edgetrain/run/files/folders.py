@@ -96,7 +96,7 @@ def _is_a_run(folder: Path) -> bool:
 
 def files_of_others(folder: Path) -> tuple[str, ...]:
     """Names of a run's files that are there, in a folder that no run began in."""
-    if _has_our_recipe(folder):
+    if has_our_recipe(folder):
         return ()
     run = RunFolder(folder)
     ours = (run.model, run.recipe, run.reading, run.schedules, run.sessions, run.adapters)
@@ -104,7 +104,8 @@ def files_of_others(folder: Path) -> tuple[str, ...]:
     return tuple(name for name in names if (folder / name).exists())
 
 
-def _has_our_recipe(folder: Path) -> bool:
+def has_our_recipe(folder: Path) -> bool:
+    """Whether a run of edgetrain, of any version, began in the folder."""
     try:
         return str(parse_json(RunFolder(folder).recipe.read_bytes())["format"]).startswith(_RECIPE_FORMAT)
     except (OSError, ValueError, KeyError, TypeError):

@@ -56,7 +56,7 @@ def write_peft(
     except OSError as error:
         raise DeviceError(f"cannot make the folder `{folder}`", why=str(error), fix="choose another") from error
     write_safetensors(folder / WEIGHTS, tensors)
-    with replaced_file(folder / CONFIG) as file:
+    with replaced_file(folder / CONFIG, is_shared=True) as file:
         file.write((json.dumps(_config(adapters, whole, base_model), indent=2) + "\n").encode())
     _write_manifest(folder)
 
@@ -79,7 +79,7 @@ def _require_ours(folder: Path) -> None:
 
 def _write_manifest(folder: Path) -> None:
     hashes = {name: file_sha256(folder / name) for name in (WEIGHTS, CONFIG)}
-    with replaced_file(folder / MANIFEST) as file:
+    with replaced_file(folder / MANIFEST, is_shared=True) as file:
         file.write((json.dumps({"format": _FORMAT, "files": hashes}, indent=1) + "\n").encode())
 
 

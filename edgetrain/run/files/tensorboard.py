@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgetrain.files.atomic_file import disk_errors
+from edgetrain.files.private import make_private_folder, open_private
 from edgetrain.run.loop.callbacks import Callback, Logs
 from edgetrain_tuner import disk
 
@@ -51,8 +52,8 @@ class TensorBoard(Callback):
         nanoseconds = round(self._clock() * 1e9)
         self._path = self._folder / f"events.out.tfevents.{nanoseconds // 10**9:010d}.{nanoseconds % 10**9:09d}"
         with disk_errors(self._path):
-            disk.make_folders(self._folder)
-            self._file = disk.stream(disk.open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+            make_private_folder(self._folder)
+            self._file = disk.stream(open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         self._write(_text(3, _VERSION))
         self._write(_integer(2, self._step + 1) + _text(7, _integer(1, _START)), flush=True)
 

@@ -15,6 +15,7 @@ from edgetrain.dataset.reading import Reading
 from edgetrain.dataset.samples import Dataset, Part, Samples
 from edgetrain.errors import DataError
 from edgetrain.files.regular_file import require_regular_files
+from edgetrain.files.secret_key import SecretKey, read_key
 from edgetrain.graph.ir import EVALUATE, LABELS, Role, evaluated
 from edgetrain.model.tensor_names import graph_name, onnx_name
 from edgetrain.program.artifact import Artifact, load_artifact
@@ -22,6 +23,7 @@ from edgetrain.recipes import Recipe
 from edgetrain.run.engines.engine import Array
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, load_checkpoint, read_header
+from edgetrain.run.files.protected import protected_bytes
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.loop.evaluation import evaluate
 from edgetrain.run.loop.feed import TEST, DatasetFeed, conversion_of
@@ -43,6 +45,7 @@ class TrainedRun:
     program: Artifact
     checkpoint: Path
     step: int
+    key: SecretKey | None = None  # what its files are encrypted with
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -62,22 +65,24 @@ def open_run(path: Path) -> TrainedRun:
     """Raises `DataError` when `path` is not a run folder, or its program or checkpoints are damaged."""
     folder = RunFolder(path)
     recipe = read_recipe(folder)
-    checkpoint, step = trained_checkpoint(path)
+    key = read_key(recipe.security.key)
+    checkpoint, step = trained_checkpoint(path, key)
     return TrainedRun(
         folder=folder,
         recipe=recipe,
-        reading=read_reading(folder),
+        reading=read_reading(folder, key),
         program=load_artifact(folder.program),
         checkpoint=checkpoint,
         step=step,
+        key=key,
     )
 
 
-def read_reading(folder: RunFolder) -> Reading:
+def read_reading(folder: RunFolder, key: SecretKey | None) -> Reading:
     """How the run's data became numbers. Raises `DataError` for a broken file; runs of version 0.1 have none."""
     if not folder.reading.exists():
         return Reading()
-    return Reading.from_json(folder.reading.read_text(encoding="utf-8", errors="replace"), where=str(folder.reading))
+    return Reading.from_json(protected_bytes(folder.reading, key).decode(errors="replace"), where=str(folder.reading))
 
 
 def read_recipe(folder: RunFolder, overrides: tuple[str, ...] = ()) -> Recipe:
@@ -94,12 +99,12 @@ def read_recipe(folder: RunFolder, overrides: tuple[str, ...] = ()) -> Recipe:
     return Recipe.from_json(text, overrides)
 
 
-def trained_checkpoint(path: Path) -> tuple[Path, int]:
+def trained_checkpoint(path: Path, key: SecretKey | None = None) -> tuple[Path, int]:
     """The best parameters of the run where they were kept, else its newest."""
     newest = newest_checkpoint(path)
-    progress = read_header(newest).progress
+    progress = read_header(newest, key=key).progress
     if progress.best is not None and progress.best.step != progress.step and (path / BEST).exists():
-        best = read_header(path / BEST).progress
+        best = read_header(path / BEST, key=key).progress
         if best.step == progress.best.step:
             return path / BEST, best.step
     return newest, progress.step
@@ -110,11 +115,17 @@ def newest_checkpoint(path: Path) -> Path:
     return path / NEWEST if (path / NEWEST).exists() else path / PREVIOUS
 
 
+def load_trained(run: TrainedRun, saved: memoryview) -> None:
+    """Fills `saved` with the trained parameters. Raises as `load_checkpoint`."""
+    program_sha256 = read_header(run.checkpoint, key=run.key).program_sha256
+    load_checkpoint(run.checkpoint, saved, program_sha256=program_sha256, key=run.key)
+
+
 @contextlib.contextmanager
 def trained_engine(run: TrainedRun, *, threads: int) -> Iterator[LocalEngine]:
     """The run's program on this machine, its memory holding the trained parameters. Raises as `load_checkpoint`."""
     with LocalEngine(run.program, threads=threads, page_directory=run.folder.path) as engine:
-        load_checkpoint(run.checkpoint, engine.saved, program_sha256=read_header(run.checkpoint).program_sha256)
+        load_trained(run, engine.saved)
         yield engine
 
 

@@ -7,7 +7,10 @@ import shlex
 import stat
 
 from edgetrain.errors import DataError
+from edgetrain.files.encrypted import SealedFileError
 from edgetrain.files.sealed import is_sealed, is_whole_model
+from edgetrain.files.secret_key import read_key
+from edgetrain.run.files.protected import cannot_decrypt, reading
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.trained import read_recipe
 
@@ -33,7 +36,10 @@ def trained_onnx(folder: RunFolder) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _unusable(folder, "it is no regular file")
-        model = file.read()
+        try:
+            model = reading(file, read_key(recipe.security.key), folder.model.name).read()
+        except SealedFileError as error:
+            raise cannot_decrypt(folder.model, error) from error
     if is_whole_model(model):
         return model
     if is_sealed(folder.recipe.read_bytes()) or not _is_onnx(model):

@@ -10,6 +10,7 @@ from pathlib import Path
 from edgetrain.dataset.augment.examples import AugmentedExample
 from edgetrain.dataset.samples import Dataset
 from edgetrain.drawing.pixels import pixels_to_uri
+from edgetrain.files.secret_key import SecretKey
 from edgetrain.run.engines.engine import BatchSource, Engine
 from edgetrain.run.learned.learned import write_learned
 from edgetrain.run.learned.observe import observe
@@ -25,6 +26,7 @@ def keep_learned(
     dataset: Dataset,
     folder: Path,
     *,
+    key: SecretKey | None = None,
     augmented: Callable[[], Iterable[AugmentedExample]] = tuple,
 ) -> None:
     """Leaves `learned.json` in the folder, where there is data to evaluate on. What stops it is told, not raised.
@@ -38,6 +40,6 @@ def keep_learned(
                 tuple(pixels_to_uri(pixels) for pixels in (example.original, *example.variants))
                 for example in augmented()
             )
-            write_learned(replace(learned, augmented=rows), folder)
+            write_learned(replace(learned, augmented=rows), folder, key)
     except Exception as error:  # whatever it is: hours of training must not end without their report for it
         log.warning("what the model gets right and wrong was not written down: %s: %s", type(error).__name__, error)

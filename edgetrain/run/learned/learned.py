@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from edgetrain.errors import DataError
-from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.sealed import parse_sealed, sealed
+from edgetrain.files.secret_key import SecretKey
+from edgetrain.run.files.protected import protected_bytes, protected_file
 from edgetrain.run.learned.calibration import Bin, Calibration
 from edgetrain.run.learned.class_outcomes import Cell, ClassOutcomes, ClassRow
 from edgetrain.run.learned.value_outcomes import Quantile, ValueOutcomes
@@ -64,18 +65,18 @@ class Learned:
             raise DataError(f"{where} cannot be used", why=str(error), fix="remove it, or train again") from error
 
 
-def write_learned(learned: Learned, folder: Path) -> None:
+def write_learned(learned: Learned, folder: Path, key: SecretKey | None = None) -> None:
     """Writes `learned.json`, whole or not at all. Raises `DeviceError` when the disk refuses."""
-    with replaced_file(folder / LEARNED) as file:
+    with protected_file(folder / LEARNED, key) as file:
         file.write(sealed(learned.to_json()).encode())
 
 
-def read_learned(folder: Path) -> Learned | None:
+def read_learned(folder: Path, key: SecretKey | None = None) -> Learned | None:
     """What `write_learned` wrote; None where it wrote nothing. Raises `DataError` for a broken file."""
     path = folder / LEARNED
     if not path.is_file():
         return None
-    return Learned.from_json(path.read_text(encoding="utf-8", errors="replace"), where=str(path))
+    return Learned.from_json(protected_bytes(path, key).decode(errors="replace"), where=str(path))
 
 
 def _learned(data: Mapping[str, Any]) -> Learned:

@@ -275,6 +275,7 @@ class TrainingLoop:
                 self._engine.saved,
                 self.progress(),
                 program_sha256=self._settings.program_sha256,
+                key=self._settings.key,
                 release=self._engine.release,
             )
         return metrics
@@ -299,6 +300,7 @@ class TrainingLoop:
             self._engine.saved,
             self.progress(),
             program_sha256=self._settings.program_sha256,
+            key=self._settings.key,
             release=self._engine.release,
         )
         self._saved_state = self._state
@@ -319,9 +321,13 @@ class TrainingLoop:
             return True
         path = self._out / BEST
         try:
-            if read_header(path).progress.step == self._best.step:
+            if read_header(path, key=self._settings.key).progress.step == self._best.step:
                 load_checkpoint(
-                    path, self._engine.saved, program_sha256=self._settings.program_sha256, release=self._engine.release
+                    path,
+                    self._engine.saved,
+                    program_sha256=self._settings.program_sha256,
+                    key=self._settings.key,
+                    release=self._engine.release,
                 )
                 return True
             why = "it was saved at another step, before the run went back to an older checkpoint"

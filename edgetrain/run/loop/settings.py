@@ -9,6 +9,7 @@ from pathlib import Path
 from edgetrain.dataset.reading import Scaling
 from edgetrain.errors import ModelError, UsageError
 from edgetrain.files.regular_file import require_regular
+from edgetrain.files.secret_key import SecretKey
 from edgetrain.graph.options import LossOptions
 from edgetrain.recipes import Recipe, TrainSection
 from edgetrain.run.loop.learning_rate import LearningRate
@@ -43,6 +44,7 @@ class TrainSettings:
     target: Scaling = field(default_factory=Scaling)  # how targets are trained; metrics are in their own units
     checkpoint_steps: int | None = None  # besides the one after each epoch
     finite_tensors: tuple[str, ...] = ()  # what no update may turn into NaN or infinity
+    key: SecretKey | None = None  # what is saved is encrypted with it
     resume_command: str = "edgetrain fit --resume"
 
     def __post_init__(self) -> None:

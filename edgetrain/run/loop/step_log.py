@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from edgetrain.files.atomic_file import disk_errors
+from edgetrain.files.private import make_private_folder, open_private
 from edgetrain.files.texts import parse_json
 from edgetrain_tuner import disk
 
@@ -74,7 +75,7 @@ def open_log(path: Path, *, after_step: int, validated_step: int | None = None) 
     after `validated_step` (`None`: any) is one of them: the run will validate again, and list it then.
     """
     with disk_errors(path):
-        disk.make_folders(path.parent)
+        make_private_folder(path.parent)
         file = _open_regular(path)
         file.truncate(_kept_bytes(file, after_step, after_step if validated_step is None else validated_step))
         return StepLog(path, file)
@@ -93,7 +94,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
 def _open_regular(path: Path) -> BinaryIO:
     """The file to read and append to. Raises `OSError` for a link, whose target is not ours to cut, or a pipe."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-    file = disk.stream(disk.open_file(path, flags), "a+b")
+    file = disk.stream(open_private(path, flags), "a+b")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.ELOOP, "it is no regular file")

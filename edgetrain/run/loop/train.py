@@ -64,7 +64,7 @@ def train(
     steps_per_epoch = _steps_per_epoch(source, settings)
     if resume:
         progress = load_run_checkpoint(
-            out, engine.saved, program_sha256=settings.program_sha256, release=engine.release
+            out, engine.saved, program_sha256=settings.program_sha256, key=settings.key, release=engine.release
         )
         _check_resumable(progress, settings, steps_per_epoch)
         log.info("resumed after step %d", progress.step)
@@ -116,7 +116,7 @@ def _with_history_in_log(progress: Progress, step_log: StepLog, settings: TrainS
 
 def require_resumable(source: BatchSource, settings: TrainSettings, *, out: Path, saved_bytes: int) -> None:
     """Raises what `train` with `resume` would raise for a checkpoint that does not fit, before anything is changed."""
-    header = read_run_header(out, program_sha256=settings.program_sha256, saved_bytes=saved_bytes)
+    header = read_run_header(out, program_sha256=settings.program_sha256, saved_bytes=saved_bytes, key=settings.key)
     _check_resumable(header.progress, settings, _steps_per_epoch(source, settings))
 
 

@@ -69,6 +69,7 @@ _OTHERS: Mapping[str, str] = {
 _READS: Mapping[str, frozenset[str]] = {
     "edgetrain/files/build_cache.py": frozenset({"os.open"}),
     "edgetrain/files/scratch.py": frozenset({"os.open"}),
+    "edgetrain/run/files/protected.py": frozenset({"os.open", "os.fdopen"}),
 }
 
 

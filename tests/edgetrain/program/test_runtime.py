@@ -49,16 +49,19 @@ def new_record(*, failing_task: int = -1) -> Record:
     return Record(failing_task=failing_task)
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+@pytest.fixture(scope="module", params=[False, True], ids=["plain pages", "encrypted pages"])
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """The paging program with the probe among its kernels."""
+    is_encrypted = bool(request.param)
     directory = tmp_path_factory.mktemp("runtime")
     source = directory / "kernels.c"
     probe = Path(__file__).with_name("launch_probe.c").read_text()
     source.write_text(KERNELS.read_text() + _without_declarations(probe))  # kernels come in one object
     kernels = compile_object(host_compiler(), source, directory / "kernels.o")
-    driver = emit_driver(tiny_graph(), tiny_plan(STEP_PLANS["page"]))
-    path = build_library(driver_c=driver, kernels=kernels, out=directory, compiler=host_compiler())
+    driver = emit_driver(tiny_graph(), tiny_plan(STEP_PLANS["page"]), encrypts_pages=is_encrypted)
+    path = build_library(
+        driver_c=driver, kernels=kernels, out=directory, compiler=host_compiler(), encrypts_pages=is_encrypted
+    )
     loaded = ctypes.CDLL(str(path))
     loaded.edge_open.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)
     loaded.edge_error.restype = ctypes.c_char_p

@@ -30,7 +30,7 @@ def test_what_is_not_a_triple_for_linux_or_bare_metal_is_refused(text: str) -> N
     ],
 )
 def test_triples_become_zigs_targets(triple: str, cpu: str, target: str, zig_cpu: str) -> None:
-    assert toolchain._zig_target(parse_triple(triple)) == target
+    assert toolchain.zig_target(parse_triple(triple)) == target
     assert toolchain._zig_cpu(parse_triple(triple), cpu) == zig_cpu
 
 

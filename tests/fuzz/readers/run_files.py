@@ -41,7 +41,7 @@ _READERS: Mapping[str, Callable[[Path], object]] = {
     "data.json": lambda folder: require_same_data(folder / "data.json", "0" * 64),
     "job.json": JobRecord.read,
     "learned.json": read_learned,
-    "reading.json": lambda folder: read_reading(RunFolder(folder)),
+    "reading.json": lambda folder: read_reading(RunFolder(folder), None),
     "recipe.json": _recipe,
     "report.json": _report,
     "schedules.json": lambda folder: read_records(folder / "schedules.json"),
