@@ -26,6 +26,7 @@ DRIVER = """
 #include "internal.h"
 const edge_program_facts edge_program = {EDGE_ABI, ARENA, ARENA, 0, FILE};
 const edge_page_slot edge_page_slots[] = {SLOTS};
+const uint32_t edge_stored_tensors = 4;
 edge_page_seal edge_page_seals[10];
 const uint32_t edge_page_first_seals[] = {0, 4, 5, 6};
 """
