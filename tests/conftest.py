@@ -20,8 +20,10 @@ from tests.hints import problems
 _CHECKOUT = Path(edgetrain.__file__).resolve().parents[1]
 
 
-def pytest_configure() -> None:
-    """Hypothesis gives an example 200 ms unless told otherwise, an assertion about time: busy machines break it."""
+def pytest_configure(config: pytest.Config) -> None:
+    if config.args_source is not pytest.Config.ArgsSource.ARGS and not config.option.markexpr:
+        config.option.markexpr = "not slow"  # `pytest` alone is the tier for in between, `pytest tests` is everything
+    # Hypothesis gives an example 200 ms unless told otherwise, an assertion about time: busy machines break it.
     hypothesis.settings.register_profile("edgetrain", deadline=None)
     hypothesis.settings.load_profile("edgetrain")
 
