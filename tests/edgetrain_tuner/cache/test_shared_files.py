@@ -166,6 +166,36 @@ def test_the_hooks_of_a_repository_are_not_run(team: Path, tmp_path: Path) -> No
     assert not list(tmp_path.glob("ran-*"))
 
 
+def test_commands_that_a_repository_sets_are_not_run(team: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.git"
+    git("clone", "-q", "--bare", team, other, folder=tmp_path)
+    (team / "objects" / "info" / "alternates").write_text(f"{other}/objects\n")
+    git("config", "core.alternateRefsCommand", f"touch {tmp_path}/ran-alternates; true", folder=team)
+    one = remote(team, "ada")
+    one.put(entry())
+    one.finish()
+    assert remote(team, "bob").get(entry().id) == entry()
+    assert not list(tmp_path.glob("ran-*"))
+
+
+def test_checked_out_files_are_not_updated_by_what_a_repository_sets(team: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    git("clone", "-q", team, work, folder=tmp_path)
+    (work / "file").write_text("content")
+    (work / ".gitattributes").write_text("* filter=x\n")
+    git("add", "-A", folder=work)
+    git("commit", "-qm", "first", folder=work)
+    git("config", "receive.denyCurrentBranch", "updateInstead", folder=work)
+    git("config", "core.fsmonitor", f"touch {tmp_path}/ran-monitor; true", folder=work)
+    for way in ("clean", "smudge"):
+        git("config", f"filter.x.{way}", f"touch {tmp_path}/ran-{way}; cat", folder=work)
+    one = remote(work, "ada")
+    one.put(entry())
+    with pytest.raises(AddressError, match="refused"):
+        one.finish()
+    assert not list(tmp_path.glob("ran-*"))
+
+
 def test_a_repository_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(AddressError, match="no git repository"):
         remote(tmp_path / "nothing.git", "ada").changes("")

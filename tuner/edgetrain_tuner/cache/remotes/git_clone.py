@@ -18,11 +18,18 @@ _USUAL_BRANCHES = ("refs/heads/main", "refs/heads/master")
 _NOBODY = "edgetrain <edgetrain@localhost>"
 # Neither hooks nor a helper program that an address or a repository names are run.
 _SAFE = ("-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "gc.auto=0")
-# A repository on this machine is served by git itself, which would run the repository's own hooks as this user.
-_SERVED = "git -c core.hooksPath=/dev/null -c receive.autogc=false"
+# A repository on this machine is served by git itself, as this user: it would run the hooks of the repository, and the
+# commands that its settings name, some of them only where it updates checked-out files.
+_SERVED = (
+    "git -c core.hooksPath=/dev/null -c receive.autogc=false -c core.fsmonitor=false"
+    " -c core.alternateRefsCommand= -c receive.denyCurrentBranch=refuse"
+)
 # Of somebody who runs us inside a hook of another repository.
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_PREFIX")
-_REFUSED = ("authentication", "denied", "could not read username", "error: 401", "error: 403", "declined", "protected")
+_REFUSED = (
+    *("authentication", "denied", "could not read username", "error: 401", "error: 403", "declined", "protected"),
+    "checked out",
+)
 _NOTHING_THERE = ("does not appear to be a git repository", "not found", "does not exist")
 
 
@@ -38,6 +45,7 @@ class Clone:
         self._environment = {
             "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
             **kept,
+            "GIT_NO_LAZY_FETCH": "1",  # a partial repository would run what its settings name to fetch the rest
             "GIT_TERMINAL_PROMPT": "0",
             "LC_ALL": "C",
         }
