@@ -19,6 +19,8 @@ from edgetrain.errors import DataError, DeviceError, UsageError
 from edgetrain.files.atomic_file import disk_error, disk_errors, sweep_staged
 from edgetrain.files.private import FOLDER_MODE, make_private_folder, open_private
 from edgetrain.run.files.folders import RUNS, has_our_recipe, is_free, numbered_folders, require_free
+from edgetrain.run.files.run_folder import RunFolder
+from edgetrain.run.files.tensorboard import TENSORBOARD
 from edgetrain_tuner import disk
 
 LOCK = "run.lock"
@@ -32,11 +34,13 @@ _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 def claimed(folder: Path) -> Iterator[None]:
     """The folder is this block's alone. It is made where it is missing, and gone again if nothing was left in it.
 
-    Raises `UsageError` when another process uses it, `DeviceError` when the system refuses.
+    Raises `UsageError` when another process uses it, `DeviceError` when the system refuses, or a link in the folder
+    leads elsewhere what a run writes.
     """
     with contextlib.ExitStack() as claim:
         if not claim.enter_context(_claim(folder, patience_s=_PATIENCE_S)):
             raise _in_use(folder)
+        _require_own_folders(folder)
         yield
 
 
@@ -171,6 +175,13 @@ def _remove(folder: Path, made: tuple[Path, ...]) -> None:
         disk.remove(folder / LOCK)
         for path in made:
             disk.remove_folder(path)  # never more than an empty folder
+
+
+def _require_own_folders(folder: Path) -> None:
+    """Files are replaced, links among them; what is written into a folder follows it to wherever it leads."""
+    for path in (RunFolder(folder).program, folder / TENSORBOARD):
+        if path.is_symlink():
+            raise disk_error(path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
 
 
 def _make_private(folder: Path) -> None:

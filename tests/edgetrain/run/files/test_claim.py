@@ -87,6 +87,15 @@ def test_a_lock_that_is_no_regular_file_is_refused(kind: str, tmp_path: Path) ->
     assert not victim.exists()
 
 
+@pytest.mark.parametrize("name", ["program", "tensorboard"])
+def test_a_folder_that_leads_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    folder = make_run(tmp_path / "a")
+    (folder / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(DeviceError, match=name), claimed(folder):
+        pass
+
+
 def test_a_folder_that_is_not_there_is_not_resumed_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not a run folder"), resumed_run_folder(tmp_path / "a"):
         pass
