@@ -96,6 +96,13 @@ _ALLOWED: Mapping[tuple[str, str], Callable[..., Any] | _ArrayName] = {
 }
 
 
+def _give_state(reader: Any) -> None:
+    """Only records take a state: else a file could set attributes of what it names, which outlives the file."""
+    if not isinstance(reader.stack[-2], _TypeRecord | _ArrayRecord):
+        raise pickle.UnpicklingError("something else than an array has a state")
+    pickle._Unpickler.dispatch[pickle.BUILD[0]](reader)
+
+
 class _Reader(pickle._Unpickler):
     """In Python: the quicker one of C makes a table as long as the largest number that the file gives an object."""
 
@@ -104,6 +111,8 @@ class _Reader(pickle._Unpickler):
             return _ALLOWED[module_name, global_name]
         except KeyError:
             raise pickle.UnpicklingError(f"`{module_name}.{global_name}` has no place in a file of arrays") from None
+
+    dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: _give_state}  # noqa: RUF012 - as in its base class
 
 
 # What damaged bytes raise: NumPy parses its header as Python source, and a pickle can do anything wrong.

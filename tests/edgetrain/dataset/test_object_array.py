@@ -56,6 +56,16 @@ def test_a_pickle_that_names_code_is_refused_before_it_runs(protocol: int, tmp_p
     assert not marker.exists()
 
 
+@pytest.mark.parametrize("name", [b"numpy\nndarray", b"_codecs\nencode", b"numpy\ndtype"])
+def test_what_a_pickle_names_is_not_changed_by_it(name: bytes, tmp_path: Path) -> None:
+    """`BUILD` sets attributes, and what is named is ours: the array's name could become a type of any letters."""
+    attributes = b"}X\x04\x00\x00\x00codeX\x04\x00\x00\x00O,i4s"
+    for state in (attributes, b"N" + attributes + b"\x86"):
+        path = with_pickle(tmp_path / "a.npy", b"\x80\x02c" + name + b"\n" + state + b"b0N.")
+        with pytest.raises(DataError, match="cannot be read safely"):
+            read_object_array(path)
+
+
 def test_bytes_in_another_encoding_are_refused(tmp_path: Path) -> None:
     rot = b"c_codecs\nencode\n(X\x03\x00\x00\x00abcX\x05\x00\x00\x00rot13tR."
     with pytest.raises(DataError, match="cannot be read safely") as caught:
