@@ -108,6 +108,7 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
     name = source.source.removeprefix(ZOO).rsplit("/", 1)[-1].removesuffix(".onnx")
     shapes = {n: (options.batch, *s) for n, s in (options.input_shapes or {}).items()}
     model = import_model(opened.proto, name=name, batch=options.batch, shapes=shapes, output=opened.output)
+    opened = dataclasses.replace(opened, warnings=(*opened.warnings, *model.warnings))
     return opened, dataclasses.replace(model, rewrites=(*opened.rewrites, *model.rewrites))
 
 

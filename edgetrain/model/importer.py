@@ -13,7 +13,7 @@ from typing import Any
 
 from edgetrain._tvm import relax
 from edgetrain.errors import ModelError, UnsupportedError
-from edgetrain.model.input_bounds import input_bounds
+from edgetrain.model.input_bounds import clipped_inputs, input_bounds
 from edgetrain.model.inputs import bind_inputs
 from edgetrain.model.load import opset_of
 from edgetrain.model.model import InputSpec, Model
@@ -51,6 +51,7 @@ def import_model(
     left_out = [n for n in declared if n not in outputs]
     built = builder.get()
     bounds = input_bounds(built["forward"], inputs, walk.requirements)
+    clipped = clipped_inputs(built["forward"], inputs, walk.requirements)
     module, used = _without_dead_code(built, walk.variables)
     log.info("imported %s: %d nodes, %d parameters", name, walk.converted, len(used))
     return Model(
@@ -65,6 +66,14 @@ def import_model(
         parameters={n: walk.parameters[n] for n in used},
         sources=walk.sources,
         rewrites=(*bound.rewrites, *walk.rewrites, *_left_out(left_out, walk.problems)),
+        warnings=tuple(_told_of_clipped(name) for name in clipped),
+    )
+
+
+def _told_of_clipped(name: str) -> str:
+    return (
+        f"ids in `{name}` that are out of range are clipped, not refused: the model cuts them out of that input or "
+        "computes with them before it looks them up; check them in the data"
     )
 
 

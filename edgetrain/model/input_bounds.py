@@ -1,7 +1,7 @@
 """Which values the whole numbers that a caller feeds may have: places in a table lead from an input to a lookup.
 
-Only what moves elements or shifts all of them is followed. An index that the model computes from its inputs in another
-way is not known here, and the lookup clips it.
+Only what moves elements or shifts all of them is followed. An index that the model cuts out of an input, or computes
+from it in another way, is not known here, and the lookup clips it: `clipped_inputs` says of which inputs.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ _MOVES = frozenset(
         "repeat",
     )
 )
+# These give some elements of their operands, or numbers that grow with them: an id that is wrong stays wrong.
+_PARTS = frozenset(
+    f"relax.{name}"
+    for name in ("strided_slice", "split", "take", "concat", "add", "subtract", "multiply", "floor", "round", "trunc")
+)
 _SHIFTS: Mapping[str, int] = {"relax.add": 1, "relax.subtract": -1}
 
 
@@ -48,7 +53,7 @@ def input_bounds(
 
     An input of floats has none, nor one whose type cannot hold a wrong value.
     """
-    values = {binding.var: binding.value for block in function.body.blocks for binding in block.bindings}
+    values = _values(function)
     names = {variable: name for name, variable in inputs.items()}
     bounds: dict[str, tuple[int, int]] = {}
     for requirement in requirements:
@@ -60,6 +65,45 @@ def input_bounds(
             lowest, highest = bounds.get(names[variable], (int(held.min), int(held.max)))
             bounds[names[variable]] = max(lowest, requirement.lowest - shift), min(highest, requirement.highest - shift)
     return {name: pair for name, pair in bounds.items() if not _holds_only(inputs[name], pair)}
+
+
+def clipped_inputs(function: Any, inputs: Mapping[str, Any], requirements: Sequence[Requirement]) -> tuple[str, ...]:
+    """The inputs with ids that reach a lookup in a way that has no bounds, in the order of `inputs`."""
+    values = _values(function)
+    clipped: set[Any] = set()
+    for requirement in requirements:
+        followed = {v for v, _ in _origins(requirement.expr, values) if np.dtype(dtype_of(v)).kind in "iu"}
+        clipped |= _sources(requirement.expr, values) - followed
+    return tuple(name for name, variable in inputs.items() if variable in clipped)
+
+
+def _values(function: Any) -> dict[Any, Any]:
+    return {binding.var: binding.value for block in function.body.blocks for binding in block.bindings}
+
+
+def _sources(expr: Any, values: Mapping[Any, Any]) -> set[Any]:
+    """The variables of which elements are in `expr`, or numbers that were computed from them."""
+    found: set[Any] = set()
+    waiting, seen = [expr], set()
+    while waiting:
+        expr = waiting.pop()
+        if isinstance(expr, relax.Var):
+            if expr not in values:
+                found.add(expr)
+            elif expr not in seen:
+                seen.add(expr)
+                waiting.append(values[expr])
+        elif isinstance(expr, relax.Tuple):
+            waiting.extend(expr.fields)
+        elif isinstance(expr, relax.TupleGetItem):
+            waiting.append(expr.tuple_value)
+        elif isinstance(expr, relax.Call) and hasattr(expr.op, "name"):
+            name = str(expr.op.name)
+            if name in _MOVES or name == "relax.take":
+                waiting.append(expr.args[0])
+            elif name in _PARTS:
+                waiting.extend(expr.args)
+    return found
 
 
 def _holds_only(variable: Any, pair: tuple[int, int]) -> bool:

@@ -36,6 +36,7 @@ class Model:
     parameters: Mapping[str, Array]  # by `graph_name` of the ONNX initializer, as are the names of `inputs`
     sources: Mapping[str, str]  # name of a bound variable -> the ONNX node it came from
     rewrites: tuple[str, ...]  # what the normalising pass changed, one line each
+    warnings: tuple[str, ...] = ()  # what a user should know of
 
     def parameter_bytes(self) -> int:
         return sum(int(np.prod(a.shape)) * a.itemsize for a in self.parameters.values())

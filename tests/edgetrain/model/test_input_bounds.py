@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from edgetrain.model.importer import import_model
+from edgetrain.model.model import Model
 
 ROWS = 6
 
@@ -20,6 +21,11 @@ def node(op: str, inputs: Sequence[str], output: str, **attributes: Any) -> Any:
 
 def bounds_of(nodes: Sequence[Any], *, dtype: int = TensorProto.INT64, rows: int = ROWS) -> tuple[int, int] | None:
     """Those of `ids` (2, 3), in a model of these nodes that ends in `out`."""
+    (spec,) = imported(nodes, dtype=dtype, rows=rows).inputs
+    return spec.bounds
+
+
+def imported(nodes: Sequence[Any], *, dtype: int = TensorProto.INT64, rows: int = ROWS) -> Model:
     initializers = {
         "table": np.ones((rows, 4), np.float32),
         "smaller": np.ones((4, 4), np.float32),
@@ -29,6 +35,9 @@ def bounds_of(nodes: Sequence[Any], *, dtype: int = TensorProto.INT64, rows: int
         "prefix": np.zeros((2, 1), np.int64),
         "two": np.array([2], np.int64),
         "square": np.ones((2, ROWS), np.float32),
+        "begin": np.array([0], np.int64),
+        "end": np.array([1], np.int64),
+        "offsets": np.array([0, 2, 4], np.int64),
     }
     graph = helper.make_graph(
         list(nodes),
@@ -38,8 +47,7 @@ def bounds_of(nodes: Sequence[Any], *, dtype: int = TensorProto.INT64, rows: int
         [_tensor(name, values) for name, values in initializers.items()],
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    (spec,) = import_model(proto, name="ids", batch=2).inputs
-    return spec.bounds
+    return import_model(proto, name="ids", batch=2)
 
 
 def _tensor(name: str, values: Any) -> Any:
@@ -103,3 +111,38 @@ def test_a_type_that_holds_nothing_else_needs_no_bounds() -> None:
 
 def test_an_input_of_floats_has_no_bounds() -> None:
     assert bounds_of([node("Cast", ["ids"], "places", to=TensorProto.INT64), LOOK_UP], dtype=TensorProto.FLOAT) is None
+
+
+CLIPPED: Mapping[str, list[Any]] = {
+    "a slice": [node("Slice", ["ids", "begin", "end", "end"], "places")],
+    "a column": [node("Gather", ["ids", "one"], "places", axis=1)],
+    "with an offset for each column": [node("Add", ["ids", "offsets"], "places")],
+    "multiplied": [node("Mul", ["ids", "one"], "places")],
+}
+
+
+@pytest.mark.parametrize("way", CLIPPED)
+def test_ids_without_bounds_that_are_looked_up_are_told_to_be_clipped(way: str) -> None:
+    model = imported([*CLIPPED[way], LOOK_UP])
+    assert model.inputs[0].bounds is None
+    assert [line for line in model.warnings if "`ids`" in line and "clipped, not refused" in line]
+
+
+def test_a_part_of_the_ids_is_told_to_be_clipped() -> None:
+    split = helper.make_node("Split", ["ids"], ["places", "second", "third"], axis=1, name="split")
+    assert imported([split, LOOK_UP]).warnings
+
+
+def test_ids_that_were_floats_are_told_to_be_clipped() -> None:
+    nodes = [node("Cast", ["ids"], "places", to=TensorProto.INT64), LOOK_UP]
+    assert imported(nodes, dtype=TensorProto.FLOAT).warnings
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_told_of_ids_that_are_checked(way: str) -> None:
+    assert imported([*WAYS[way], LOOK_UP]).warnings == ()
+
+
+def test_nothing_is_told_of_places_that_the_model_finds_itself() -> None:
+    nodes = [node("ArgMax", ["ids"], "places", axis=1, keepdims=0), LOOK_UP]
+    assert imported(nodes).warnings == ()
