@@ -170,7 +170,14 @@ def test_the_page_has_a_row_for_each_shipped_profile(page: str, names: tuple[str
 
 
 def test_the_recipe_page_lists_every_key() -> None:
-    from edgetrain.recipes import AugmentSection, DataSection, ModelSection, TrainSection, UpdateSection
+    from edgetrain.recipes import (
+        AugmentSection,
+        DataSection,
+        ModelSection,
+        SecuritySection,
+        TrainSection,
+        UpdateSection,
+    )
 
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     sections: Mapping[str, Any] = {
@@ -178,6 +185,7 @@ def test_the_recipe_page_lists_every_key() -> None:
         "data": DataSection,
         "train": TrainSection,
         "update": UpdateSection,
+        "security": SecuritySection,
     }
     known = {f"{name}.{field.name}" for name, section in sections.items() for field in dataclasses.fields(section)}
     known |= {"metric", "expect"}
