@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgetrain.dataset.augment.randomness import Address, random_at
+from edgetrain.dataset.convert import is_channels_last
 from edgetrain.dataset.samples import Array
 from edgetrain.errors import UsageError
 from edgetrain.recipes import AugmentSection
@@ -47,6 +48,8 @@ def mix_into(sample: Array, other: Array, mix: Mix) -> float:
             why="the rectangle of another picture would not be one",
             fix="set data.augment.cutmix=0, or use data.augment.mixup",
         )
+    if is_channels_last(sample):
+        sample, other = sample.transpose(2, 0, 1), other.transpose(2, 0, 1)  # views: what is written stays
     height, width = sample.shape[-2:]
     rows, columns = (
         _span(place, math.sqrt(1.0 - mix.share), size) for place, size in zip(mix.centre, (height, width), strict=True)

@@ -36,6 +36,13 @@ def test_the_labels_share_is_that_of_the_pixels_that_stayed(share: float, down: 
     assert np.array_equal(sample[0], sample[1])
 
 
+def test_a_picture_with_its_channels_last_is_cut_as_one_with_its_channels_first() -> None:
+    mix = Mix(partner=0, share=0.5, centre=(0.3, 0.6))
+    first, last = np.zeros((3, 8, 9), np.float32), np.zeros((8, 9, 3), np.float32)
+    assert mix_into(first, np.ones_like(first), mix) == mix_into(last, np.ones_like(last), mix)
+    np.testing.assert_array_equal(last.transpose(2, 0, 1), first)
+
+
 def test_partners_come_from_the_whole_part() -> None:
     assert {mix.partner for mix in _draws(AugmentSection(mixup=0.2))} == set(range(50))
 
