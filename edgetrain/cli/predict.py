@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if not broken:
         return 0
     for prediction in broken[:_MOST_ERRORS_SHOWN]:
-        console.warn(f"error: {prediction.error}" if prediction.name in prediction.error else _named(prediction))
+        console.tell(f"error: {prediction.error}" if prediction.name in prediction.error else _named(prediction))
     hidden = len(broken) - _MOST_ERRORS_SHOWN
     console.warn(
         f"{len(broken)} of {len(items)} could not be predicted" + (f", {hidden} not shown" if hidden > 0 else "")

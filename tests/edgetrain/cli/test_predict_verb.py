@@ -105,6 +105,7 @@ def test_a_broken_file_is_named_and_the_others_are_predicted(command: Command, t
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["a.png", "c.png"]
     assert "error: b.png is not an image that can be read" in done.stderr
     assert "error: there is no file missing.png" in done.stderr
+    assert "warning: error" not in done.stderr
     assert done.stderr.endswith("2 of 4 could not be predicted\n")
     as_json = json.loads(command("predict", trained, *words, "--json", cwd=tmp_path).stdout)
     assert as_json["failed"] == 2
