@@ -71,8 +71,8 @@ class Run:
     def classify(self, samples: str | Path | Sequence[str | Path] | Samples) -> list[Prediction]:
         """What the model says about each sample: names of classes with probabilities, or a value.
 
-        `samples`: the path of a file or folder, several of them, or arrays as for `predict`. A sample that cannot be
-        read is a `Prediction` with an `error`; the others are predicted.
+        `samples`: the path of a file or folder, several of them, or arrays or a DataFrame as for `predict`.
+        A sample that cannot be read is a `Prediction` with an `error`; the others are predicted.
         """
         return predict_samples(self._opened(), samples, threads=self.report.threads)
 

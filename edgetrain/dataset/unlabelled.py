@@ -15,7 +15,7 @@ import numpy as np
 
 from edgetrain.dataset.csv import csv_table
 from edgetrain.dataset.file_bytes import file_tokens
-from edgetrain.dataset.frames import parquet_table
+from edgetrain.dataset.frames import frame_table, parquet_table
 from edgetrain.dataset.idx import read_idx
 from edgetrain.dataset.images import SUFFIXES, ImageFiles
 from edgetrain.dataset.load import detect_format, table_settings
@@ -78,6 +78,12 @@ def unlabelled(paths: Sequence[Path], data: DataSection, reading: Reading, *, ki
     """
     how = _How(data=data, reading=reading, kind=kind or data_kind(data))
     return tuple(item for path in paths for item in _of_path(path, how))
+
+
+def unlabelled_rows(frame: Any, data: DataSection, reading: Reading) -> tuple[Item, ...]:
+    """The rows of a DataFrame, named by their index. Raises `DataError` for columns that are missing."""
+    items = _rows_of_table(frame_table(frame), _How(data=data, reading=reading, kind="csv"))
+    return tuple(replace(item, name=str(row)) for row, item in enumerate(items))
 
 
 def _of_path(path: Path, how: _How) -> Iterator[Item]:
@@ -194,8 +200,11 @@ def _rows(path: Path, features: Any) -> Iterator[Item]:
 
 
 def _table(path: Path, how: _How) -> Iterator[Item]:
+    return _rows_of_table(parquet_table(path) if path.suffix.lower() == ".parquet" else csv_table(path), how)
+
+
+def _rows_of_table(table: Table, how: _How) -> Iterator[Item]:
     """A row is read by itself: one that is broken spoils no other."""
-    table = parquet_table(path) if path.suffix.lower() == ".parquet" else csv_table(path)
     reading = how.reading if how.reading.columns else _reading_of(table, how)
     return (Item(name=place, load=partial(_row, table, place, row, reading, how)) for place, row in _rows_of(table))
 

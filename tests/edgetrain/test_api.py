@@ -84,6 +84,9 @@ def test_a_model_in_memory_trains_on_arrays_and_predicts_as_onnx_runtime_does(wo
     assert [p.name for p in by_file] == ["new.csv:2", "new.csv:3", "new.csv:4", "gone.csv"]
     assert [p.label for p in by_file[:3]] == [p.label for p in by_array]
     assert "there is no file gone.csv" in by_file[3].error
+    frames = pytest.importorskip("pandas", reason="needs pandas")
+    by_frame = again.classify(frames.DataFrame(x[:3], columns=list("abcdef")))
+    assert [(p.name, p.probabilities) for p in by_frame] == [(p.name, p.probabilities) for p in by_array]
     with pytest.raises(UsageError, match="data in Python's memory"):
         again.evaluate()
 

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from edgetrain.dataset.frames import is_frame
 from edgetrain.dataset.samples import NamedSamples, Samples
-from edgetrain.dataset.unlabelled import Item, unlabelled
+from edgetrain.dataset.unlabelled import Item, unlabelled, unlabelled_rows
 from edgetrain.run.files.trained import TrainedRun
 from edgetrain.run.predict.model import predict_items
 from edgetrain.run.predict.prediction import Prediction
@@ -22,7 +23,9 @@ def predict_samples(
     with opened_run_model(run, threads=threads) as model:
         about = model.description
         paths = _paths(samples)
-        if paths is None:
+        if is_frame(samples):
+            items = unlabelled_rows(samples, about.data, about.reading)
+        elif paths is None:
             items = _in_memory(samples)
         else:
             items = unlabelled(paths, about.data, about.reading, kind=about.data_kind)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from edgetrain.dataset.load import load_dataset
 from edgetrain.dataset.reading import Reading
-from edgetrain.dataset.unlabelled import data_kind, unlabelled
+from edgetrain.dataset.unlabelled import data_kind, unlabelled, unlabelled_rows
 from edgetrain.errors import DataError
 from edgetrain.recipes import DataSection, SeriesSection, TextSection
 
@@ -91,6 +91,17 @@ def test_a_row_that_is_broken_leaves_the_others(tmp_path: Path) -> None:
     assert "t.csv:3: column `b` holds `two`" in str(found[1])
     assert "t.csv:4 has 1 cells" in str(found[2])
     np.testing.assert_array_equal(found[3], [3, 4])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_rows_of_a_frame_are_read_as_those_of_a_file(library: str) -> None:
+    frames = pytest.importorskip(library, reason=f"needs {library}")
+    reading = Reading(columns=("a", "b"))
+    items = unlabelled_rows(frames.DataFrame({"b": [2.0, 4.0], "extra": ["x", "y"], "a": [1.0, None]}), DATA, reading)
+    assert [item.name for item in items] == ["0", "1"]
+    np.testing.assert_array_equal(items[0].load(), np.array([1, 2], np.float32))
+    with pytest.raises(DataError, match="row 1: column `a`"):
+        items[1].load()
 
 
 def test_features_of_an_npz_need_no_labels(tmp_path: Path) -> None:
