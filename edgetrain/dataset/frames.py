@@ -19,7 +19,12 @@ from edgetrain.errors import DataError
 def is_frame(value: Any) -> bool:
     """Whether it is a table with named columns: of pandas, polars or pyarrow."""
     module = type(value).__module__.partition(".")[0]
-    return module in ("pandas", "polars", "pyarrow") and len(getattr(value, "shape", ())) == 2
+    return module in ("pandas", "polars", "pyarrow") and (len(getattr(value, "shape", ())) == 2 or _is_lazy(value))
+
+
+def _is_lazy(value: Any) -> bool:
+    """Whether it is a frame of polars that is not computed yet, and so has no shape."""
+    return hasattr(value, "collect") and not hasattr(value, "shape")
 
 
 def is_column(value: Any) -> bool:
@@ -30,27 +35,29 @@ def is_column(value: Any) -> bool:
 
 def frame_table(frame: Any, name: str = "the table") -> Table:
     """The frame as a table. Its index, where it has one, is no column."""
-    if hasattr(frame, "collect") and not hasattr(frame, "iloc"):  # polars' lazy frame
+    if _is_lazy(frame):
         frame = frame.collect()
     header = tuple(map(str, getattr(frame, "column_names", None) or frame.columns))
     columns = [_values(frame, position, column) for position, column in enumerate(header)]
-    return columns_table(dict(zip(header, columns, strict=True)), name=name)
+    return _table(header, columns, name)
 
 
 def columns_table(columns: Mapping[str, Sequence[Any]], name: str = "the table") -> Table:
     """Columns by name as a table. Raises `DataError` where they are not of one length."""
-    lengths = {str(column): len(values) for column, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError(
-            f"the columns of {name} are of unequal length: {', '.join(f'`{n}` {c}' for n, c in lengths.items())}",
-            fix="make them the same length",
-        )
+    return _table(tuple(map(str, columns)), list(columns.values()), name)
+
+
+def _table(header: tuple[str, ...], columns: Sequence[Sequence[Any]], name: str) -> Table:
+    lengths = [len(values) for values in columns]
+    if len(set(lengths)) > 1:
+        told = ", ".join(f"`{column}` {length}" for column, length in zip(header, lengths, strict=True))
+        raise DataError(f"the columns of {name} are of unequal length: {told}", fix="make them the same length")
 
     def rows() -> Iterator[tuple[str, Sequence[object]]]:
-        for number, row in enumerate(zip(*columns.values(), strict=True)):
+        for number, row in enumerate(zip(*columns, strict=True)):
             yield f"{name}, row {number}", row
 
-    return Table(name=name, header=tuple(map(str, columns)), rows=rows)
+    return Table(name=name, header=header, rows=rows)
 
 
 def column_values(column: Any) -> Any:

@@ -19,6 +19,7 @@ from edgetrain.dataset.pictures import picture_array
 from edgetrain.dataset.reading import Reading
 from edgetrain.dataset.samples import Array, Dataset, NamedSamples, Part, Samples, normal_labels
 from edgetrain.dataset.table import TableRows, read_rows
+from edgetrain.dataset.table_cells import word_of
 from edgetrain.dataset.table_fills import fill_missing
 from edgetrain.errors import DataError
 from edgetrain.recipes import VALUE_LOSSES, DataSection, Recipe
@@ -29,6 +30,7 @@ _FORMS = (
     "edgetrain or PyTorch, or an iterable of (x, y)"
 )
 # The samplers and the collation that a PyTorch loader has unless told otherwise: its dataset says the same without it.
+_PLAIN_BATCHES = "BatchSampler"
 _PLAIN_SAMPLERS = ("SequentialSampler", "RandomSampler")
 _PLAIN_COLLATION = "default_collate"
 
@@ -127,7 +129,8 @@ def _labels(labels: Any, request: Request) -> tuple[Array, tuple[str, ...]]:
         labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     array = _array(labels)
     if array.dtype.kind in "UO" and array.ndim == 1:
-        words = [str(word) for word in array]
+        # As they were given: NumPy makes the word `nan` of a label that is missing among words.
+        words = [word_of(label) for label in (labels if isinstance(labels, list | tuple) else array)]
         array, names = number_labels("the data", words)
         return normal_labels(array, "the data", values=request.values), names
     return normal_labels(array, "the data", values=request.values), ()
@@ -183,11 +186,15 @@ def _is_loader(value: Any) -> bool:
 
 def _dataset_of_loader(loader: Any) -> Any | None:
     """The loader's dataset where it gives the same samples: then they are loaded when they are needed."""
+    batches = getattr(loader, "batch_sampler", None)  # with one of the user's own, `loader.sampler` says nothing
+    sampler: Any = getattr(batches, "sampler", None)
     is_plain = (
-        type(getattr(loader, "sampler", None)).__name__ in _PLAIN_SAMPLERS
+        type(batches).__name__ == _PLAIN_BATCHES
+        and type(sampler).__name__ in _PLAIN_SAMPLERS
+        and not getattr(sampler, "replacement", False)
         and getattr(getattr(loader, "collate_fn", None), "__name__", "") == _PLAIN_COLLATION
     )
-    return loader.dataset if is_plain and _is_indexed(loader.dataset) else None
+    return loader.dataset if is_plain and _is_indexed(loader.dataset) and len(sampler) == len(loader.dataset) else None
 
 
 def _is_indexed(value: Any) -> bool:

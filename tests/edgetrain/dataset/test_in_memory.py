@@ -91,6 +91,7 @@ FORMS: Mapping[str, Callable[[], Any]] = {
     "frame": lambda: pandas_frame(label=Y),
     "columns": lambda: {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": Y},
     "polars": lambda: pytest.importorskip("polars", reason="needs polars").from_pandas(pandas_frame(label=Y)),
+    "lazy polars": lambda: FORMS["polars"]().lazy(),
     "pyarrow": lambda: pytest.importorskip("pyarrow", reason="needs pyarrow").Table.from_pandas(pandas_frame(label=Y)),
 }
 
@@ -112,6 +113,20 @@ def test_every_form_is_split_as_the_recipe_says(form: str) -> None:
 def test_a_shuffling_loader_is_not_read_whole() -> None:
     found = dataset_of(loader(shuffle=True), recipe())
     assert rows(found) == EXPECTED
+
+
+@pytest.mark.parametrize("form", ["batches", "fewer", "with replacement"])
+def test_a_loader_that_draws_its_own_samples_is_read_once(form: str) -> None:
+    utils: Any = pytest.importorskip("torch.utils.data", reason="needs PyTorch")
+    dataset = torch_dataset()
+    loaders: Mapping[str, Callable[[], Any]] = {
+        "batches": lambda: utils.DataLoader(dataset, batch_sampler=[[0, 1, 2], [2, 1, 0]]),
+        "fewer": lambda: loader(sampler=utils.RandomSampler(dataset, num_samples=6)),
+        "with replacement": lambda: loader(sampler=utils.RandomSampler(dataset, replacement=True)),
+    }
+    found = dataset_of(loaders[form](), recipe())
+    assert len(found.train) == (SAMPLES if form == "with replacement" else 6)
+    assert sorted(rows(found)) != sorted(EXPECTED)
 
 
 @pytest.mark.parametrize("form", ["arrays", "list", "samples", "frame", "column"])
@@ -172,6 +187,21 @@ def test_pictures_of_pillow_are_samples() -> None:
     found = dataset_of(zip(pictures, [0, 1], strict=True), recipe())
     assert found.train.features[0].tolist() == [[255] * 4] * 2
     assert found.train.features[1].shape == (2, 5)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_sample_without_a_label_is_named(missing: Any) -> None:
+    words = [*WORDS.tolist()[:-1], missing]
+    for data in ((X, words), zip(X, words, strict=True), (X, pandas_frame(label=words)["label"])):
+        with pytest.raises(DataError, match=f"sample {SAMPLES - 1} has an empty label"):
+            dataset_of(data, recipe())
+
+
+def test_a_frame_with_two_columns_of_one_name_is_refused() -> None:
+    frame = pandas_frame(label=Y)
+    frame.columns = ["a", "b", "a", "label"]
+    with pytest.raises(DataError, match="two columns `a`"):
+        dataset_of(frame, recipe())
 
 
 @pytest.mark.parametrize(
