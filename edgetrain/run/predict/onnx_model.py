@@ -53,7 +53,7 @@ def open_onnx_model(path: Path) -> OnnxModel:
 
     proto = load_onnx(path)
     properties = {entry.key: entry.value for entry in proto.metadata_props}
-    description = Description.from_metadata(properties, where=str(path))
+    description = Description.from_metadata(properties, where=str(path)).beside(path.parent)
     task = description.task
     if task.output not in {output.name for output in proto.graph.output}:
         raise ModelError(f"`{path}` has no output `{task.output}`, which its metadata names", fix="export it again")

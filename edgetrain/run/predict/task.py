@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from edgetrain.dataset.reading import Reading
@@ -50,12 +51,20 @@ class Description:
     def to_metadata(self) -> dict[str, str]:
         """As properties of an ONNX file. No path of the machine that trained is among them."""
         data = {**asdict(self.data), "source": "", "format": self.data_kind}
+        data["text"]["vocabulary"] = Path(self.data.text.vocabulary).name
         return {
             f"{_PREFIX}format": FORMAT,
             f"{_PREFIX}task": _text(asdict(self.task)),
             f"{_PREFIX}data": _text(data),
             f"{_PREFIX}reading": self.reading.to_json(),
         }
+
+    def beside(self, folder: Path) -> Description:
+        """With the vocabulary that lies in that folder, where one of its name does."""
+        path = folder / self.data.text.vocabulary
+        if not path.is_file():
+            return self
+        return replace(self, data=replace(self.data, text=replace(self.data.text, vocabulary=str(path))))
 
     @staticmethod
     def from_metadata(properties: Mapping[str, str], *, where: str) -> Description:

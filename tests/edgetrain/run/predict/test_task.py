@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 from edgetrain.dataset.reading import Reading, Scaling
 from edgetrain.errors import ModelError
-from edgetrain.recipes import LOSSES, METRICS, load_recipe
+from edgetrain.recipes import LOSSES, METRICS, TextSection, load_recipe
 from edgetrain.run.predict.prediction import _KINDS
 from edgetrain.run.predict.task import Description, InputShape, Task, task_kind
 
@@ -21,9 +24,18 @@ def test_a_description_travels_in_a_models_properties() -> None:
 
 
 def test_no_path_of_the_machine_travels_along() -> None:
-    data = load_recipe("digits", ["data.source=/home/anna/photos"]).data
+    data = load_recipe("digits", ["data.source=/home/anna/photos", "data.text.vocabulary=/home/anna/vocab.txt"]).data
     described = Description(task=DESCRIPTION.task, data=data, data_kind="images", reading=Reading())
     assert not any("anna" in text for text in described.to_metadata().values())
+
+
+def test_a_vocabulary_is_taken_from_beside_the_model(tmp_path: Path) -> None:
+    text = TextSection(vocabulary="/home/anna/vocab.txt")
+    described = dataclasses.replace(DESCRIPTION, data=dataclasses.replace(DESCRIPTION.data, text=text))
+    found = Description.from_metadata(described.to_metadata(), where="m.onnx")
+    assert found.beside(tmp_path).data.text.vocabulary == "vocab.txt"
+    (tmp_path / "vocab.txt").touch()
+    assert found.beside(tmp_path).data.text.vocabulary == str(tmp_path / "vocab.txt")
 
 
 @pytest.mark.parametrize(
