@@ -81,7 +81,7 @@ def unlabelled(paths: Sequence[Path], data: DataSection, reading: Reading, *, ki
 
 
 def unlabelled_rows(frame: Any, data: DataSection, reading: Reading) -> tuple[Item, ...]:
-    """The rows of a DataFrame, named by their index. Raises `DataError` for columns that are missing."""
+    """The rows of a DataFrame, named by their index. Each says itself what is wrong with it, as in a file."""
     items = _rows_of_table(frame_table(frame), _How(data=data, reading=reading, kind="csv"))
     return tuple(replace(item, name=str(row)) for row, item in enumerate(items))
 

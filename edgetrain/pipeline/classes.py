@@ -101,11 +101,12 @@ def choose_classes(model: ClassOutputs, data: DataClasses, *, keep_head: bool, w
             raise _too_few(model, data, where, keep_head=keep_head)
         return _new_head(model, data)
     if keep_head:
-        return ClassChoice()
+        return ClassChoice(said=_told_more(model.count, data.count, because=", as `model.keep_head` says"))
     if not data.names:  # the numbers may be some of the model's own classes
         return ClassChoice(said=_told_more(model.count, data.count))
     if model.head is None:
-        return ClassChoice(said=f"{_told_more(model.count, data.count, is_fixed=True)} ({model.why})")
+        because = f", which cannot be replaced ({model.why})"
+        return ClassChoice(said=_told_more(model.count, data.count, because=because))
     return _new_head(model, data)
 
 
@@ -132,11 +133,9 @@ def _new_head(model: ClassOutputs, data: DataClasses) -> ClassChoice:
     )
 
 
-def _told_more(outputs: int, classes: int, *, is_fixed: bool = False) -> str:
-    told = f"the model tells {outputs} classes apart and the data has {classes}: "
-    if is_fixed:
-        return told + "it keeps its last layer, which cannot be replaced"
-    return told + f"it keeps its last layer; `model.classes={max(classes, 2)}` gives it a new one"
+def _told_more(outputs: int, classes: int, *, because: str = "") -> str:
+    told = f"the model tells {outputs} classes apart and the data has {classes}: it keeps its last layer"
+    return told + (because or f"; `model.classes={max(classes, 2)}` gives it a new one")
 
 
 def _too_few(model: ClassOutputs, data: DataClasses, where: str, *, keep_head: bool) -> DataError:
