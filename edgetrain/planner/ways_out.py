@@ -227,8 +227,11 @@ def _sparser_update(search: _Search) -> WayOut:
     """The first of the sparser modes that fits; where none does, what the least of them needs."""
     limit_bytes = search.budget.memory_bytes or 0
     needs: dict[str, int] = {}
-    for mode in _SPARSER.get(search.asked.update_mode, ("head",)):
+    sparser = _SPARSER.get(search.asked.update_mode, ("head",))
+    is_cut_short = False
+    for mode in sparser:
         if search.is_over:
+            is_cut_short = True
             break
         least_bytes = search.smallest_bytes(replace(search.asked, update_mode=mode))
         if least_bytes is None:
@@ -237,9 +240,8 @@ def _sparser_update(search: _Search) -> WayOut:
         if least_bytes <= limit_bytes:
             text = f"a sparser update: {_TRAINS[mode]} {show_bytes_up(least_bytes)} or more"
             return WayOut(kind="update", text=text, flags=f"update.mode={mode}", memory_bytes=least_bytes)
-    if not needs:
-        is_sparsest = not _SPARSER.get(search.asked.update_mode, ("head",))
-        why = f"`{search.asked.update_mode}` is the sparsest" if is_sparsest else "none was found in the time there was"
+    if is_cut_short or not needs:  # modes that were not tried may fit
+        why = "none was found in the time there was" if sparser else f"`{search.asked.update_mode}` is the sparsest"
         return WayOut(kind="update", text=f"a sparser update: {why}", flags="", memory_bytes=None)
     mode = min(needs, key=needs.__getitem__)
     text = f"a sparser update does not suffice: {_TRAINS[mode]} {show_bytes_up(needs[mode])}"

@@ -188,6 +188,20 @@ def test_when_the_time_is_up_nothing_more_is_built() -> None:
     assert [way.flags for way in found] == ["--budget 60kB", "", ""]
 
 
+def test_a_search_for_a_sparser_update_that_is_cut_short_does_not_say_that_none_suffices() -> None:
+    budget = Budget(memory_bytes=Bytes(20_000))
+    minutes = {"full": 0.0, "lora": 2.0}  # after the first sparser mode, which does not fit, the time is up
+    now = 0.0
+
+    def build(variant: Variant) -> tuple[TrainGraph, CostsByFunction]:
+        nonlocal now
+        now += 60 * minutes[variant.update_mode]
+        return step(variant)
+
+    *_, update = find_ways_out(ASKED, budget, 60_000, build, device="board", device_bytes=GB, clock=lambda: now)
+    assert update.text == "a sparser update: none was found in the time there was"
+
+
 def test_it_tells_what_it_tries_and_stops_where_the_least_does_not_fit() -> None:
     built: list[Variant] = []
     told: list[str] = []
