@@ -27,6 +27,7 @@ from edgetrain.cli.request import (
 )
 from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import DataError, UsageError
+from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.regular_file import require_regular
 from edgetrain.pipeline.source import recipe_of
 from edgetrain.units import show_bytes, show_seconds
@@ -128,7 +129,8 @@ def _draw_plan(
 def _write_page(path: Path, page: Page, console: Console) -> None:
     from edgetrain.report.page import to_html
 
-    path.write_text(to_html(page), encoding="utf-8")
+    with replaced_file(path, is_shared=True) as file:
+        file.write(to_html(page).encode())
     console.say(f"drew {path}")
 
 
@@ -136,7 +138,8 @@ def _write_picture(path: Path, scenes: Sequence[Scene], console: Console) -> Non
     from edgetrain.drawing.raster import to_png
     from edgetrain.drawing.scene import below
 
-    path.write_bytes(to_png(functools.reduce(below, scenes)))
+    with replaced_file(path, is_shared=True) as file:
+        file.write(to_png(functools.reduce(below, scenes)))
     console.say(f"drew {path}")
 
 

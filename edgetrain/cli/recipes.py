@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from edgetrain.cli.command import Verb, table
 from edgetrain.cli.console import Console
 from edgetrain.errors import UsageError
+from edgetrain.files.atomic_file import replaced_file
 from edgetrain.recipe_files import find_recipe
 from edgetrain.recipes import Recipe, list_recipes, load_recipe, recipe_header
 
@@ -47,11 +49,11 @@ def _copy(words: list[str], console: Console) -> int:
         target /= source.name
     if target.suffix != source.suffix:
         raise UsageError(f"`{target}` does not end in {source.suffix}, as a recipe's file does", fix="name it so")
-    try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(source.read_text(encoding="utf-8"))
-    except FileExistsError as error:
-        raise UsageError(f"`{target}` is there already", fix="name another file, or remove it first") from error
+    if os.path.lexists(target):
+        raise UsageError(f"`{target}` is there already", fix="name another file, or remove it first")
+    text = source.read_bytes()
+    with replaced_file(target, is_shared=True) as file:
+        file.write(text)
     told = json.dumps({"file": str(target)}) if console.as_json else f"copied {words[0]} to {target}"
     console.data(told + "\n")
     console.say(f"hint: change it, and train with `edgetrain fit {shlex.quote(str(target))}`")

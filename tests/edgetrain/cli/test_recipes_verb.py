@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from edgetrain.cli.entry import main
 from edgetrain.recipes import list_recipes, load_recipe
+from edgetrain_tuner import disk
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,17 @@ def test_a_file_that_is_there_is_never_overwritten(capsys: pytest.CaptureFixture
     assert main(["recipes", "copy", "digits", "mine.toml"]) == 2
     assert "`mine.toml` is there already" in capsys.readouterr().err
     assert Path("mine.toml").read_text() == "precious"
+
+
+def test_a_full_disk_leaves_nothing_that_a_second_try_trips_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync", refuse)
+        assert main(["recipes", "copy", "digits", "mine.toml"]) == 6
+    assert list(Path().iterdir()) == []
+    assert main(["recipes", "copy", "digits", "mine.toml"]) == 0
 
 
 @pytest.mark.parametrize("words", [["copy"], ["copy", "a", "b", "c"], ["validate"], ["copy", "digits", "mine.txt"]])

@@ -40,8 +40,6 @@ _OTHERS: Mapping[str, str] = {
     "edgetrain/cli/cache_clean.py": "removes what the user asks to remove",
     "edgetrain/cli/doctor.py": "a switch of the kernel's",
     "edgetrain/cli/entry.py": "standard output",
-    "edgetrain/cli/plan.py": "a file that the user names",
-    "edgetrain/cli/recipes.py": "a file that the user names",
     "edgetrain/api/models.py": "a model in the cache of downloads, removed where it is damaged",
     "edgetrain/compiler/client.py": "temporary",
     "edgetrain/compiler/compile.py": "inside an entry of the cache that has no place yet",
