@@ -388,7 +388,7 @@ def _spell_out_head(data: Mapping[str, Any], mistakes: list[str]) -> None:
 def _read_recipe(data: Mapping[str, Any], *, where: str, mistakes: list[str]) -> Recipe:
     """Checks everything, then raises once. `mistakes` are those already found."""
     sections = {name: _read_section(data, name, "", kind, mistakes) for name, kind in _SECTIONS.items()}
-    recipe = read_table(Recipe, data, where="", mistakes=mistakes, given=sections)
+    recipe = read_table(Recipe, data, where="", mistakes=mistakes, given=sections, elsewhere=_keys_of_tables())
     if recipe is not None and not mistakes:
         mistakes.extend(_contradictions(recipe))
     if mistakes or recipe is None:
@@ -408,7 +408,15 @@ def _read_section(data: Mapping[str, Any], name: str, above: str, kind: type, mi
         return None
     below = _SUBSECTIONS.get(where, {})
     given = {key: _read_section(table, key, f"{where}.", inner, mistakes) for key, inner in below.items()}
-    return read_table(kind, table, where=f"{where}.", mistakes=mistakes, given=given)
+    return read_table(kind, table, where=f"{where}.", mistakes=mistakes, given=given, elsewhere=_keys_of_tables())
+
+
+def _keys_of_tables() -> tuple[str, ...]:
+    tables = {
+        **_SECTIONS,
+        **{f"{above}.{name}": kind for above in _SUBSECTIONS for name, kind in _SUBSECTIONS[above].items()},
+    }
+    return tuple(f"{table}.{field.name}" for table, kind in tables.items() for field in dataclasses.fields(kind))
 
 
 def _contradictions(recipe: Recipe) -> list[str]:

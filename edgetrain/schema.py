@@ -153,7 +153,17 @@ def is_numeric(kind: Any) -> bool:
 
 def close_to(word: str, known: Collection[str]) -> str:
     """` (did you mean ...?)` with the close matches of an unknown word, or nothing."""
-    matches = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
+    return _asked(difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5))
+
+
+def _close_keys(key: str, where: str, known: Collection[str], elsewhere: Collection[str]) -> str:
+    """As `close_to`, in whole keys. Where another table has a key of just this name, that is the one."""
+    if same := sorted(other for other in elsewhere if other.rpartition(".")[2] == key):
+        return _asked(same)
+    return _asked([where + match for match in difflib.get_close_matches(key, sorted(known), n=3, cutoff=0.5)])
+
+
+def _asked(matches: Sequence[str]) -> str:
     return f" (did you mean {' or '.join(f'`{match}`' for match in matches)}?)" if matches else ""
 
 
@@ -164,17 +174,19 @@ def read_table(
     where: str,
     mistakes: list[str],
     given: Mapping[str, Any] = types.MappingProxyType({}),
+    elsewhere: Collection[str] = (),
 ) -> T | None:
     """The table as a `kind`; None when any of its keys is wrong, with a sentence for each added to `mistakes`.
 
-    `given` holds the fields that the caller read itself, tables within the table for instance.
+    `given` holds the fields that the caller read itself, tables within the table for instance; `elsewhere` names the
+    keys of other tables, with theirs.
     """
     hints = typing.get_type_hints(kind)
     fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, kind)) if f.name not in given}
     before = len(mistakes)
     for key in data:
         if key not in fields and key not in given:
-            mistakes.append(f"`{where}{key}` is not a known key{close_to(key, (*fields, *given))}")
+            mistakes.append(f"`{where}{key}` is not a known key{_close_keys(key, where, (*fields, *given), elsewhere)}")
     values: dict[str, Any] = {}
     for name, field in fields.items():
         if name in data:

@@ -127,10 +127,13 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def _dispatch(words: Sequence[str], console: Console) -> int:
+    if words[:1] == ["help"] and words[1:2] and words[1] in VERBS:
+        console.data(help_of(VERBS[words[1]]))
+        return 0
     if not words or words[0] in ("-h", "--help", "help"):
         console.data(top_help())
         return 0 if words else UsageError.exit_code
-    if words[0] in ("-V", "--version"):
+    if words[0] in ("-V", "--version", "version"):
         from edgetrain import __version__
 
         console.data(f"edgetrain {__version__}\n")

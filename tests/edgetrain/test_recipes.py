@@ -147,11 +147,11 @@ def test_all_mistakes_come_in_one_error() -> None:
     )
     expected = (
         "`nonsense` is not an override",
-        "`train.optimiser` is not a known key (did you mean `optimizer`?)",
+        "`train.optimiser` is not a known key (did you mean `train.optimizer`?)",
         "`train.loss` is `hinge`, expected one of",
         "`train.batch` is `0`, expected 1 or more",
         "`train.epochs` is `ten`, expected a whole number",
-        "`data.audio.mel` is not a known key (did you mean `mels`?)",
+        "`data.audio.mel` is not a known key (did you mean `data.audio.mels`?)",
         "`data.text.length` is `2`, expected 3 or more",
         "`data.series` is `5`, expected a table: write `[data.series]`",
         "`metric` is `5`, expected text",
@@ -160,6 +160,20 @@ def test_all_mistakes_come_in_one_error() -> None:
     assert len(found) == len(expected)
     for text in expected:
         assert any(mistake.startswith(text) for mistake in found), text
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("epochs=3", "`train.epochs`"),
+        ("train.mode=head", "`update.mode`"),
+        ("data.mels=4", "`data.audio.mels`"),
+        ("source=photos", "`data.source` or `model.source`"),
+    ],
+)
+def test_a_key_without_its_table_or_in_another_one_is_answered_with_the_whole_key(override: str, meant: str) -> None:
+    (mistake,) = mistakes_of(override)
+    assert mistake.endswith(f"is not a known key (did you mean {meant}?)")
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_a_whole_number_is_accepted_where_a_number_is_wanted() -> None:
         ("heat", [1, 0], "more than 0"),
         ("heat", [1, "top"], "a word or a list of numbers"),
         ("heat", 3, "a word or a list of numbers"),
-        ("nmae", "x", "did you mean `name`"),
+        ("nmae", "x", "did you mean `oven.name`"),
     ],
 )
 def test_a_wrong_value_is_one_mistake_that_names_its_key(key: str, value: object, expected: str) -> None:

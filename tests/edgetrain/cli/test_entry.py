@@ -117,7 +117,8 @@ def test_examples_of_a_verb_are_valid_commands(verb: str) -> None:
         (["fit", "--threads", "0"], "`0` is not a whole number of 1 or more"),
         (["fit", "digits", "fashion-mnist"], "`digits` and `fashion-mnist` are two models or recipes"),
         (["fit", "dgits"], "no recipe `dgits` (did you mean `digits`?)"),
-        (["fit", "train.epoch=3"], "`train.epoch` is not a known key (did you mean `epochs`"),
+        (["fit", "epochs=3"], "`epochs` is not a known key (did you mean `train.epochs`?)"),
+        (["fit", "train.epoch=3"], "`train.epoch` is not a known key (did you mean `train.epochs`"),
         (["plan", "--target", "jetsn"], "no target `jetsn` (did you mean `jetson`?)"),
         (["plan", "--solver", "magic"], "no solver `magic`"),
         (["inspect"], "needs RECIPE|MODEL.onnx"),
@@ -172,6 +173,13 @@ def test_with_json_an_error_is_also_an_object_on_standard_output(capsys: pytest.
 
 def test_no_words_at_all_show_the_help_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
+    assert capsys.readouterr().out == top_help()
+
+
+def test_help_of_a_verb_may_be_asked_for_in_front_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "fit"]) == 0
+    assert capsys.readouterr().out == help_of(VERBS["fit"])
+    assert main(["help", "me"]) == 0
     assert capsys.readouterr().out == top_help()
 
 
