@@ -27,6 +27,7 @@ class ComparedRun:
     planned_peak_bytes: int
     measured_peak_bytes: int
     used_bytes: int  # what is held against the budget: the whole process, where that is known
+    planned_bytes: int  # what was planned of these
     is_within_budget: bool
     seconds_per_step: float | None
     steps: int
@@ -74,6 +75,7 @@ def _compared(record: RunRecord) -> ComparedRun:
         planned_peak_bytes=report["planned_peak_bytes"],
         measured_peak_bytes=report["measured_peak_bytes"],
         used_bytes=record.used_bytes,
+        planned_bytes=record.planned_bytes,
         is_within_budget=bool(report.get("is_within_budget")),
         seconds_per_step=report.get("seconds_per_step"),
         steps=int(report["steps"]),
@@ -100,7 +102,7 @@ def table(comparison: RunComparison) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         ("budget", *(show_bytes(run.budget_bytes) if run.budget_bytes is not None else "none" for run in runs)),
         ("memory, measured", *(_memory(run) for run in runs)),
-        ("memory, planned", *(show_bytes(run.planned_peak_bytes) for run in runs)),
+        ("memory, planned", *(show_bytes(run.planned_bytes) for run in runs)),
         ("time of a step", *(show_seconds(r.seconds_per_step) if r.seconds_per_step else "no step" for r in runs)),
         ("steps", *(f"{run.steps:,}" for run in runs)),
         ("energy", *(show_joules(run.joules) if run.joules is not None else "unknown" for run in runs)),

@@ -76,23 +76,30 @@ def _lead(found: Explanation) -> Markup:
 
 
 def _sentence(found: Explanation) -> tuple[Child, ...]:
-    peak = show_bytes(found.peak_bytes)
+    needed = show_bytes(found.peak_bytes + found.beside_bytes)
     if found.budget_bytes is None:
-        return (f"A training step takes {peak}. There is no memory budget.",)
+        return (f"Training takes {needed}. There is no memory budget.",)
     budget = show_bytes(found.budget_bytes)
     if not found.fits:
-        return (element("strong", "It does not fit", class_="bad"), f": a step takes {peak}, the budget is {budget}.")
+        return (
+            element("strong", "It does not fit", class_="bad"),
+            f": training takes {needed}, the budget is {budget}.",
+        )
     slow = f" It takes {found.slowdown:.2f} times as long as keeping everything." if found.slowdown else ""
-    return (element("strong", "It fits", class_="good"), f": a step takes {peak} of {budget}.", slow)
+    return (element("strong", "It fits", class_="good"), f": training takes {needed} of {budget}.", slow)
 
 
 def _memory(found: Explanation) -> Markup:
     lines = [f"in {found.peak_source or found.peak_op or found.peak_function}"]
+    of_tensors = "of tensors " if found.beside_bytes else ""
+    if found.beside_bytes:
+        lines.insert(0, f"tensors {show_bytes(found.peak_bytes)}, program {show_bytes(found.beside_bytes)}")
     if found.keep_all_bytes is not None:
-        lines.append(f"{show_bytes(found.keep_all_bytes)} to keep everything")
+        lines.append(f"{show_bytes(found.keep_all_bytes)} {of_tensors}to keep everything")
     if found.smallest_bytes is not None:
         lines.append(f"{show_bytes_up(found.smallest_bytes)} is the smallest budget that works")
-    return fact("Memory, planned peak", show_bytes(found.peak_bytes), *lines, first=True)
+    needed = show_bytes(found.peak_bytes + found.beside_bytes)
+    return fact("Memory, planned peak", needed, *lines, first=True)
 
 
 def _time(found: Explanation) -> Markup:

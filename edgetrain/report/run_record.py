@@ -55,6 +55,13 @@ class RunRecord:
         return int(process if process is not None else self.report["measured_peak_bytes"])
 
     @property
+    def planned_bytes(self) -> int:
+        """What was planned of `used_bytes`."""
+        is_process = self.report.get("process_peak_bytes") is not None
+        process = self.report.get("planned_process_bytes") if is_process else None
+        return int(process if process is not None else self.report["planned_peak_bytes"])
+
+    @property
     def name(self) -> str:
         return str(self.recipe.get("name") or self.folder.name)
 

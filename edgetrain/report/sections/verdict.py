@@ -60,14 +60,13 @@ def fact(name: str, value: Child, *more: Child, first: bool = False) -> Markup:
 
 def _memory(run: RunRecord) -> Markup:
     report = run.report
-    measured, planned, budget = report["measured_peak_bytes"], report["planned_peak_bytes"], report.get("budget_bytes")
-    process = report.get("process_peak_bytes")
-    lines = [f"{show_bytes(planned)} planned" + (f", budget {show_bytes(budget)}" if budget else "")]
-    if process is not None:
-        lines.append(f"the whole process grew by {show_bytes(process)}")
-    return fact(
-        "Memory, measured peak", joined(show_bytes(measured), _meter(run.used_bytes, budget)), *lines, first=True
-    )
+    budget = report.get("budget_bytes")
+    lines = [f"{show_bytes(run.planned_bytes)} planned" + (f", budget {show_bytes(budget)}" if budget else "")]
+    if report.get("process_peak_bytes") is not None:
+        measured, planned = show_bytes(report["measured_peak_bytes"]), show_bytes(report["planned_peak_bytes"])
+        lines.append(f"of it tensors: {measured} measured, {planned} planned")
+    value = joined(show_bytes(run.used_bytes), _meter(run.used_bytes, budget))
+    return fact("Memory, measured peak", value, *lines, first=True)
 
 
 def _meter(measured: int, budget: int | None) -> Markup | None:

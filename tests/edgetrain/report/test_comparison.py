@@ -30,6 +30,16 @@ def test_the_table_has_a_column_for_each_run(tmp_path: Path) -> None:
     assert "98.3kB, kept" in memory
 
 
+def test_what_was_measured_and_what_was_planned_are_of_the_same(tmp_path: Path) -> None:
+    """Of the process where the system tells what it grew by, else of the arena."""
+    runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", process_peak_bytes=None)]
+    lines = compare_runs([read_run(run) for run in runs]).to_text().splitlines()
+    (measured,) = (line for line in lines if line.startswith("memory, measured"))
+    (planned,) = (line for line in lines if line.startswith("memory, planned"))
+    assert measured.split()[2:] == ["98.3kB,", "kept", "94.21kB,", "kept"]
+    assert planned.split()[2:] == ["98kB", "95kB"]
+
+
 def test_the_page_escapes_what_recipes_say_and_names_runs_with_equal_bits(tmp_path: Path) -> None:
     hostile = {"name": HOSTILE, "train": {"epochs": HOSTILE}}
     runs = [

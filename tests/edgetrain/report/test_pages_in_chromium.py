@@ -10,9 +10,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgetrain.planner.explain import explain
@@ -27,6 +29,7 @@ from edgetrain.report.page import Page, to_html
 from edgetrain.report.plan_page import plan_page
 from edgetrain.report.run_page import run_page
 from edgetrain.report.run_record import read_run
+from edgetrain.run.learned.class_outcomes import ConfusionTally
 from tests.edgetrain.planner.training_graphs import chain, unit_costs
 from tests.edgetrain.report.run_folders import HOSTILE, learned_classes, learned_values, write_run
 
@@ -143,6 +146,18 @@ def test_a_page_fits_its_window_and_the_browser_has_nothing_to_say(
         assert page.evaluate("document.querySelectorAll('main section').length") >= 3
         background = brightness(style_of(page, "body", "backgroundColor"))
         assert background > 0.8 if scheme == "light" else background < 0.05
+
+
+def test_the_confusions_of_ten_classes_fit_a_phone(browser: Any, tmp_path: Path) -> None:
+    names = tuple("0123456789")
+    tally = ConfusionTally(len(names))
+    tally.add(np.arange(500) % 10, np.arange(500) // 3 % 10)
+    learned = replace(learned_classes(), class_names=names, classes=tally.finish(names))
+    path = tmp_path / "ten.html"
+    path.write_text(to_html(run_page(read_run(write_run(tmp_path / "ten", learned=learned)))), encoding="utf-8")
+    with shown(browser, path.as_uri(), PHONE) as page:
+        hidden = "(matrix) => matrix.scrollWidth - matrix.parentElement.clientWidth"
+        assert page.locator(".matrix").evaluate(hidden) <= 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

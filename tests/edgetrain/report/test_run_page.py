@@ -49,6 +49,8 @@ def page_of(folder: Path) -> str:
 def test_the_verdict_comes_first_with_its_numbers(tmp_path: Path) -> None:
     text = Tags(page_of(write_run(tmp_path / "run", learned=learned_classes()))).text
     assert "The memory budget was kept: it trained in 98.3kB of 100kB." in text
+    assert re.search(r"Memory, measured peak\s*98.3kB\s*98kB planned, budget 100kB", text)
+    assert "of it tensors: 94.21kB measured, 95kB planned" in text
     assert "The model reaches accuracy 87.5\u00a0% on the test part of the data." in text
     assert "Epoch 3" in text
     assert str(tmp_path / "run" / "model.onnx") in text
