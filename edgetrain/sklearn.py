@@ -10,14 +10,13 @@ be pickled, and predicts on machines without a compiler.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from edgetrain.api import fit as fit_model
+from edgetrain.files.scratch import scratch_folder
 from edgetrain.model.multilayer import multilayer_perceptron
 from edgetrain.model.onnx_inference import declared_outputs, outputs_of
 from edgetrain.run.engines.engine import Array
@@ -103,11 +102,11 @@ class _EdgeEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         model = self.model
         if model is None:
             model = multilayer_perceptron(x.shape[1], tuple(self.hidden_layers), outputs, seed=seed)
-        with tempfile.TemporaryDirectory(prefix="edgetrain-estimator-") as folder:
+        with scratch_folder("estimator") as folder:
             run = fit_model(
                 model,
                 (x, y),
-                out=Path(folder) / "run",
+                out=folder / "run",
                 budget=self.budget,
                 threads=self.threads,
                 progress=bool(self.verbose),

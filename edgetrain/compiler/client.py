@@ -10,13 +10,12 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from edgetrain.errors import DeviceError, InternalError, error_from_json
-from edgetrain.files.scratch import sweep_scratch_folders
+from edgetrain.files.scratch import scratch_folder, sweep_scratch_folders
 from edgetrain.free_memory import address_space_bytes, read_memory
 from edgetrain.progress import ReportProgress
 from edgetrain.units import show_bytes
@@ -50,9 +49,8 @@ def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> Non
     _require_memory(needed_bytes)
     command = [sys.executable, "-P", "-m", "edgetrain.compiler.process"]
     # Whoever is ended in the middle of something leaves files behind; all of them are in a folder that we remove.
-    scratch_folder = tempfile.TemporaryDirectory(prefix="edgetrain-compile-", ignore_cleanup_errors=True)
-    with scratch_folder as scratch, tempfile.TemporaryFile("w+") as errors:
-        process = _started(command, errors, scratch)
+    with scratch_folder("compile") as scratch, _last_words() as errors:
+        process = _started(command, errors, str(scratch))
         try:
             _talk(process, job, progress)
             code = process.wait()
@@ -74,6 +72,11 @@ def run_compiler(job: Mapping[str, Any], progress: ReportProgress | None) -> Non
             why=tail.splitlines()[-1] if tail else "it said nothing",
             fix="run again with -v and report the model and this message",
         )
+
+
+def _last_words() -> IO[str]:
+    """A file in memory: on a disk that is full nobody could say so."""
+    return os.fdopen(os.memfd_create("edgetrain-compiler"), "w+", errors="replace")
 
 
 def _started(command: Sequence[str], errors: IO[str], scratch: str) -> subprocess.Popen[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from edgetrain.compiler import client
 from edgetrain.errors import DeviceError, InternalError
+from edgetrain.files.scratch import OWNER, sweep
 
 
 def ending_as(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +54,37 @@ def test_a_full_disk_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> N
     ending_as("raise OSError(28, 'No space left on device')", monkeypatch)
     with pytest.raises(DeviceError, match="could not use"):
         client.run_compiler({"job": "compile"}, None)
+
+
+def test_a_full_disk_of_temporary_files_does_not_silence_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full takes no last words either."""
+    lost = "os.fstat(2).st_dev == os.stat(os.environ['TMPDIR']).st_dev"
+    ending_as(
+        f"import os\nif {lost}: os._exit(1)\nraise OSError(28, 'No space left on device')",
+        monkeypatch,
+    )
+    with pytest.raises(DeviceError, match="could not use"):
+        client.run_compiler({"job": "compile"}, None)
+
+
+def test_a_killed_command_leaves_no_folder_for_ever(command_environment: Mapping[str, str], tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = subprocess.Popen(
+        [sys.executable, "-m", "edgetrain", "plan", "digits"],
+        env={**command_environment, "XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not list(temporary.glob(f"edgetrain-compile-*/{OWNER}")):
+        assert command.poll() is None
+    command.kill()
+    command.wait()
+    left = list(temporary.iterdir())
+    for path in left:
+        minutes_ago = path.stat().st_mtime - 120
+        os.utime(path, (minutes_ago, minutes_ago))
+    assert sweep(left) == len(left)
 
 
 def test_a_limit_below_what_compiling_needs_is_told_before(
