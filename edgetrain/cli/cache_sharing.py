@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -119,13 +120,20 @@ def serve(arguments: argparse.Namespace, _: str, console: Console) -> int:
 def _served_path(arguments: argparse.Namespace) -> Path:
     """A store apart from the user's own. Raises `UsageError` where others would write into what was measured here."""
     path: Path = arguments.store or served_path()
-    if not arguments.read_only and path.resolve() == schedules_path().resolve():
+    if not arguments.read_only and _is_same_file(path, schedules_path()):
         raise UsageError(
             f"`{path}` is your own store, which holds only what was measured on this machine",
             why="others would write into it",
             fix="add --read-only, or leave --store out: a store of its own is served then",
         )
     return path
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Also by a link of either kind."""
+    with contextlib.suppress(FileNotFoundError):
+        return one.samefile(other)
+    return one.resolve() == other.resolve()
 
 
 def _in_url(host: str) -> str:

@@ -330,6 +330,12 @@ def test_a_served_store_is_not_the_one_that_says_what_was_measured_here(tmp_path
     assert run("serve", "--store", schedules_path()) == 2
     assert "add --read-only" in capsys.readouterr().err
     assert served_path() != schedules_path()
+    schedules_path().parent.mkdir(parents=True, exist_ok=True)
+    schedules_path().touch()
+    (tmp_path / "symbolic.sqlite").symlink_to(schedules_path())
+    (tmp_path / "hard.sqlite").hardlink_to(schedules_path())
+    for name in ("symbolic", "hard"):
+        assert run("serve", "--store", tmp_path / f"{name}.sqlite") == 2
 
 
 def test_an_imported_schedule_is_listed_apart_from_what_was_found_here(capsys: Capture, tmp_path: Path) -> None:
