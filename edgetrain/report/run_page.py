@@ -17,8 +17,7 @@ from edgetrain.report.sections.training import training
 from edgetrain.report.sections.values import values
 from edgetrain.report.sections.verdict import lead
 from edgetrain.run.files.protected import protected_file
-
-REPORT_PAGE = "report.html"
+from edgetrain.run.files.run_folder import RunFolder
 
 
 def run_page(run: RunRecord, *, with_samples: bool = True) -> Page:
@@ -42,7 +41,7 @@ def write_run_page(folder: Path, out: Path | None = None, *, with_samples: bool 
     """Writes the page of the run in `folder`, to its `report.html` without `out`: encrypted there, if the run is.
 
     Raises as `read_run` does."""
-    path = out if out is not None else folder / REPORT_PAGE
+    path = out if out is not None else RunFolder(folder).page
     text = to_html(run_page(read_run(folder), with_samples=with_samples))
     if out is None:
         with protected_file(path, key_of(folder)) as file:

@@ -238,8 +238,9 @@ def _fill_folder(
 ) -> None:
     """Leaves in the folder what a run is resumed and used from. What says something of the data is encrypted."""
     texts = {
+        # First, because it shows whose the rest is. Its paths are absolute: a run may be resumed from anywhere.
+        folder.recipe: request.recipe.with_absolute_paths().to_json(),
         folder.data: data_text(dataset, digest),
-        folder.recipe: request.recipe.with_absolute_paths().to_json(),  # a run may be resumed from anywhere
         folder.reading: dataset.reading.to_json(),
         folder.schedules: records_text(runnable.compiled.schedules),  # a run that goes on sums in the same order
     }

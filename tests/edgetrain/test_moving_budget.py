@@ -16,7 +16,8 @@ from edgetrain.pipeline.stages import CompiledJob, compile_job
 from edgetrain.planner.plan import Budget
 from edgetrain.recipes import load_recipe
 from edgetrain.run.files.report import RunReport
-from edgetrain.run.limits.exchange import REQUEST, Request
+from edgetrain.run.files.run_folder import REQUEST
+from edgetrain.run.limits.exchange import Request
 from edgetrain.run.loop.callbacks import Callback, Logs
 from edgetrain.targets.profile import load_target
 from edgetrain.units import Bytes, parse_bytes

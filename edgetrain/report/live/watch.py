@@ -13,6 +13,7 @@ from edgetrain.report.sections.training import curves
 from edgetrain.report.sections.verdict import fact
 from edgetrain.run.files.checkpoint import Validation
 from edgetrain.run.files.history import ThinnedValidations
+from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.thinned import ThinnedCurve
 from edgetrain.run.loop.callbacks import Callback, Logs
 from edgetrain.run.loop.step_log import LOG
@@ -129,7 +130,7 @@ class Watch(Callback):
     def _more(self, state: str) -> Child:
         if state != "ended":
             return joined(" · ", element("code", str(self._folder)))
-        return joined(". Its page is ", element("code", str(self._folder / "report.html")), ".")
+        return joined(". Its page is ", element("code", str(RunFolder(self._folder).page)), ".")
 
 
 def _facts(

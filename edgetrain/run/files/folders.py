@@ -16,9 +16,11 @@ from edgetrain.files.sealed import parse_sealed, sealed
 from edgetrain.files.texts import parse_json
 from edgetrain.recipes import FORMAT as RECIPE_FORMAT
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS
+from edgetrain.run.files.epochs import EPOCHS
 from edgetrain.run.files.plain_data import record_from_plain
 from edgetrain.run.files.report import PLOT, REPORT
-from edgetrain.run.files.run_folder import RunFolder
+from edgetrain.run.files.run_folder import LIVE, REQUEST, RunFolder
+from edgetrain.run.learned.learned import LEARNED
 from edgetrain.run.loop.callbacks import Callback, Logs
 from edgetrain.run.loop.step_log import LOG
 
@@ -99,8 +101,8 @@ def files_of_others(folder: Path) -> tuple[str, ...]:
     if has_our_recipe(folder):
         return ()
     run = RunFolder(folder)
-    ours = (run.model, run.recipe, run.reading, run.schedules, run.sessions, run.adapters)
-    names = (*(path.name for path in ours), PLOT, LOG, JOB, BEST)
+    ours = (run.model, run.recipe, run.reading, run.data, run.schedules, run.sessions, run.adapters, run.page)
+    names = (*(path.name for path in ours), PLOT, LOG, EPOCHS, LEARNED, JOB, BEST, LIVE, REQUEST)
     return tuple(name for name in names if (folder / name).exists())
 
 

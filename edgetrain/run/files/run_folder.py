@@ -9,6 +9,9 @@ from edgetrain.compiler.schedules import SCHEDULES
 from edgetrain.run.files.report import REPORT
 from edgetrain.run.files.sessions import SESSIONS
 
+LIVE = "live.json"
+REQUEST = "request.json"
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
@@ -50,6 +53,11 @@ class RunFolder:
     def sessions(self) -> Path:
         """What each session of the run took."""
         return self.path / SESSIONS
+
+    @property
+    def page(self) -> Path:
+        """The report as a web page."""
+        return self.path / "report.html"
 
     @property
     def adapters(self) -> Path:

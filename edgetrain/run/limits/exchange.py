@@ -25,11 +25,10 @@ from edgetrain.errors import DataError, DeviceError, UsageError
 from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.texts import parse_json, read_regular
 from edgetrain.run.files.claim import LOCK, claimed
+from edgetrain.run.files.run_folder import LIVE, REQUEST
 from edgetrain.run.limits.ladder import BROKEN, Rung
 from edgetrain_tuner import disk
 
-LIVE = "live.json"
-REQUEST = "request.json"
 _MOST_BYTES = 64 << 10  # of a request or an answer
 
 _FORMAT = "edgetrain.live/1"

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgetrain.program.process_memory import THREAD_BYTES
 from edgetrain.run.files.checkpoint import NEWEST, PREVIOUS, Header, load_checkpoint, read_header
-from edgetrain.run.limits.exchange import LIVE
+from edgetrain.run.files.run_folder import LIVE
 from edgetrain.run.loop.step_log import LOG
 from edgetrain.targets.profile import HOST, load_target
 from tests.edgetrain.cli.conftest import COMMAND, PLANNABLE

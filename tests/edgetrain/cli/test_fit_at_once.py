@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgetrain.run.files.checkpoint import NEWEST, read_header
+from edgetrain.run.files.folders import is_free
 from edgetrain.run.limits.exchange import is_running
 from tests.edgetrain.cli.conftest import COMMAND, PLANNABLE, SHORT, Command
 from tests.edgetrain.cli.live_runs import running, wait_until
@@ -39,6 +40,16 @@ def test_each_of_several_runs_has_a_folder_of_its_own(
     for seed, folder in enumerate(folders):
         assert json.loads((folder / "report.json").read_text())["seed"] == seed
         assert read_header(folder / NEWEST).progress.seed == seed
+
+
+def test_no_file_that_a_run_writes_is_written_over_in_a_folder_of_the_users(short_run: Path, tmp_path: Path) -> None:
+    names = {path.name for path in short_run.iterdir()} - {"program", "run.lock"}  # neither is ever replaced
+    assert {"data.json", "report.html", "epochs.csv"} < names
+    for name in names:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("mine")
+        assert not is_free(folder), name
 
 
 def test_of_two_runs_for_one_folder_the_second_is_refused_before_it_reads_anything(

@@ -21,7 +21,7 @@ from edgetrain.files.sealed import is_whole_model
 from edgetrain.program.manifest import FORMAT
 from edgetrain.program.replace_folder import MANIFEST, put_in_place
 from edgetrain.recipes import FORMAT as RECIPE_FORMAT
-from edgetrain.report.run_page import REPORT_PAGE, write_run_page
+from edgetrain.report.run_page import write_run_page
 from edgetrain.run.files.checkpoint import PREVIOUS, Progress, read_run_header, save_run_checkpoint
 from edgetrain.run.files.claim import new_run_folder
 from edgetrain.run.files.export import write_trained_onnx
@@ -285,7 +285,7 @@ SCENARIOS = (
         name="report page",
         prepare=make_run,
         act=write_page_of_other_report,
-        read=content(REPORT_PAGE),
+        read=content("report.html"),
         sweep=sweep_staged,
     ),
     Scenario(

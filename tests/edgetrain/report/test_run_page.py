@@ -10,7 +10,7 @@ import pytest
 from edgetrain.errors import DataError
 from edgetrain.report.keep_page import keep_run_page
 from edgetrain.report.page import to_html
-from edgetrain.report.run_page import REPORT_PAGE, run_page, write_run_page
+from edgetrain.report.run_page import run_page, write_run_page
 from edgetrain.report.run_record import read_run
 from edgetrain.run.files.report import REPORT
 from edgetrain.run.learned.learned import LEARNED
@@ -155,5 +155,5 @@ def test_a_page_that_cannot_be_written_ends_no_run(tmp_path: Path) -> None:
     assert "was not written" in said[0]
     folder = write_run(tmp_path / "run")
     keep_run_page(folder, said.append)
-    assert (folder / REPORT_PAGE).is_file()
+    assert (folder / "report.html").is_file()
     assert len(said) == 1

@@ -12,6 +12,13 @@ from edgetrain.run.files.folders import JOB, JobKeeper, JobRecord, is_free, newe
 RECORD = JobRecord(target="jetson", solver="greedy", memory_bytes=1000, deadline_s=0.5, energy_j=None, threads=2)
 
 
+WRITTEN = {
+    *("adapters.json", "best.bin", "data.json", "epochs.csv", "job.json", "learned.json", "live.json", "log.jsonl"),
+    *("model.onnx", "plot.svg", "reading.json", "recipe.json", "report.html", "request.json", "schedules.json"),
+    "sessions.json",
+}
+
+
 def make_run(folder: Path, *files: str, saved_at_s: int = 0) -> Path:
     folder.mkdir(parents=True)
     for name in files:
@@ -27,7 +34,7 @@ def test_a_folder_of_a_run_that_never_saved_is_free(tmp_path: Path) -> None:
     require_free(folder, "digits")
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "log.jsonl", "recipe.json"])
+@pytest.mark.parametrize("name", sorted(WRITTEN))
 def test_a_folder_with_a_file_of_the_users_is_never_written_over(name: str, tmp_path: Path) -> None:
     make_run(tmp_path / "a", name, "notes.txt")
     assert not is_free(tmp_path / "a")

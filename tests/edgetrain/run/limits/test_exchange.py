@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from edgetrain.errors import DataError, DeviceError, UsageError
+from edgetrain.run.files.run_folder import LIVE, REQUEST
 from edgetrain.run.limits.exchange import (
-    LIVE,
-    REQUEST,
     LiveState,
     Mailbox,
     Request,

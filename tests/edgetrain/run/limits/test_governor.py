@@ -17,7 +17,8 @@ from edgetrain.free_memory import MemoryReading
 from edgetrain.program.artifact import Artifact
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.files.folders import JobRecord
-from edgetrain.run.limits.exchange import LIVE, REQUEST, Request, hold_run, read_state
+from edgetrain.run.files.run_folder import LIVE, REQUEST
+from edgetrain.run.limits.exchange import Request, hold_run, read_state
 from edgetrain.run.limits.governor import Beginning, Governor, Limit
 from edgetrain.run.limits.ladder import Ladder, Rung
 from edgetrain.run.limits.period import Period
