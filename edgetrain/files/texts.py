@@ -23,7 +23,9 @@ def parse_json(text: str | bytes) -> Any:
 def parse_toml(text: str) -> dict[str, Any]:
     """The table. Raises `ValueError`, as `parse_json` does."""
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
+        repr(table)  # a hexadecimal number may have more digits than Python shows, and then no message could name it
+        return table
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
 

@@ -16,7 +16,7 @@ def test_json_that_cannot_be_read_is_a_value_error(text: str) -> None:
         parse_json(text)
 
 
-@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 5000, "a"])
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 5000, "a = [0x" + "f" * 5000 + "]", "a"])
 def test_toml_that_cannot_be_read_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         parse_toml(text)

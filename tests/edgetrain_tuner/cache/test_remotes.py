@@ -167,6 +167,13 @@ def test_secrets_are_not_in_what_is_printed_of_an_access() -> None:
     assert "-secret" not in shown
 
 
+@pytest.mark.parametrize("address", ["http://[::1", "http://[zz]/", "git+https://[", "https://ada:secret@[::1"])
+def test_a_host_that_cannot_be_read_is_no_address(address: str) -> None:
+    with pytest.raises(AddressError, match="is no address") as caught:
+        normal_address(address)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_folder_has_one_address_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert normal_address("team") == normal_address("./team/") == (tmp_path / "team").as_uri()

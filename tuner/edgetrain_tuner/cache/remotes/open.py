@@ -31,7 +31,11 @@ def normal_address(words: str) -> str:
         raise AddressError(f"`{words}` is no address", why=f"`{match[1]}` is none of {', '.join(_KINDS)}")
     if not words.isprintable():
         raise AddressError("this is no address", why="it has characters that no address has")
-    if urlsplit(words).password is not None:
+    try:
+        has_password = urlsplit(words).password is not None
+    except ValueError:  # a bracket that begins a host and never ends; what is before it may be a password
+        raise AddressError("this is no address", why="its host cannot be read") from None
+    if has_password:
         raise AddressError("the address holds a password", why="addresses are kept and shown")
     return words.rstrip("/")
 
