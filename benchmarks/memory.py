@@ -41,7 +41,7 @@ from edgetrain.model.zoo import small_cnn
 from edgetrain.program.process_memory import planned_process_bytes
 from edgetrain.run.engines.local import LocalEngine
 from edgetrain.run.loop.warm_up import warm_up_mathematics
-from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident
 
 ROUNDS = 12
 CLASSES = 10
@@ -111,7 +111,7 @@ def measure_growth(name: str, budget: int | None) -> dict[str, Any]:
     planned_process = planned_process_bytes(program, threads=1)
     warm_up_mathematics()
     with tempfile.TemporaryDirectory() as pages:
-        before = resident_bytes()
+        before = resident()
         can_reset = reset_peak()
         with LocalEngine(program, threads=1, page_directory=Path(pages)) as engine:
             # Plain numbers: a random generator would bring code of its own into memory.

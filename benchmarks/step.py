@@ -52,7 +52,7 @@ from edgetrain.graph.ir import LOSS
 from edgetrain.planner.plan import Plan
 from edgetrain.run.engines.engine import scalar
 from edgetrain.run.engines.local import LocalEngine
-from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident
 
 PEERS = ("torch", "torch-compile", "jax", "ort")
 LARGEST_LOSS_DIFFERENCE = 1e-3  # relative, of the first step
@@ -273,7 +273,7 @@ def grow(name: str, threads: int, budget_bytes: int | None = None) -> dict[str, 
     (subject,) = chosen([name])
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial.of(subject, Path(folder))
-        before = resident_bytes()
+        before = resident()
         can_reset = reset_peak()
         with trial.engine(threads, budget_bytes) as engine:
             step = _our_step(engine)

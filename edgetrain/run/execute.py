@@ -58,7 +58,7 @@ from edgetrain.run.loop.train import TrainOutcome, require_resumable, train
 from edgetrain.run.loop.warm_up import warm_up
 from edgetrain.run.predict.task import describe
 from edgetrain.run.sensors.energy import EnergyMeter, find_sensor
-from edgetrain.run.sensors.process_memory import grown_bytes, reset_peak, resident_bytes
+from edgetrain.run.sensors.process_memory import Resident, grown_bytes, reset_peak, resident
 
 log = logging.getLogger(__name__)
 
@@ -257,18 +257,19 @@ def _fill_folder(
 class _Growth:
     """How much this process grows from a moment on."""
 
-    baseline_bytes: int | None
+    baseline: Resident | None
     is_peak_ours: bool
 
     @classmethod
     def from_here(cls) -> _Growth:
-        return cls(baseline_bytes=resident_bytes(), is_peak_ours=reset_peak())
+        resident()  # what reading it takes stays, and is not the program's
+        return cls(baseline=resident(), is_peak_ours=reset_peak())
 
     def bytes(self, engine: LocalEngine) -> int | None:
         """The most since then, of which the engine may have given something back; `None` where nobody knows."""
         if not self.is_peak_ours:
             return None
-        return grown_bytes(self.baseline_bytes, given_back_bytes=engine.given_back_bytes())
+        return grown_bytes(self.baseline, given_back_bytes=engine.given_back_bytes())
 
 
 def _write_model(
