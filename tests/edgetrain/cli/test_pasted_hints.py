@@ -32,6 +32,13 @@ def test_each_way_out_of_a_budget_that_is_too_small_works_when_it_is_pasted(comm
         assert command(*asked, *shlex.split(way), cwd=tmp_path).returncode == 0, way
 
 
+def test_a_run_keeps_the_least_budget_that_the_hint_names(command: Command, tmp_path: Path) -> None:
+    words = ("digits", "train.epochs=1", "--json")
+    least, *_ = hints(command("plan", *words, "--budget", "600kB", cwd=tmp_path).stdout)
+    report = json.loads(command("fit", *words, *shlex.split(least), cwd=tmp_path).stdout)
+    assert 0 < report["process_peak_bytes"] <= report["budget_bytes"]
+
+
 def test_the_verb_that_was_meant_works_when_it_is_pasted(command: Command, tmp_path: Path) -> None:
     failed = command("estimate", "digits", "--budget", "1200kB", "--json", cwd=tmp_path)
     (pasted,) = hints(failed.stdout)
