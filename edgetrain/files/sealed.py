@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from edgetrain.files.texts import parse_json
@@ -49,13 +50,17 @@ def is_sealed(text: bytes) -> bool:
     return _TAIL.fullmatch(text[-_TAIL_BYTES:]) is not None
 
 
-def sealed_model(model: bytes) -> bytes:
-    """The serialised ONNX model with its seal. Messages that follow each other are one message to Protocol Buffers."""
-    return model + _MODEL_TAIL + hashlib.sha256(model).hexdigest().encode()
+def with_seal(model: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The pieces of a serialised ONNX model, then its seal: to Protocol Buffers, messages in a row are one."""
+    digest = hashlib.sha256()
+    for piece in model:
+        digest.update(piece)
+        yield piece
+    yield _MODEL_TAIL + digest.hexdigest().encode()
 
 
 def is_whole_model(model: bytes) -> bool:
-    """Whether `sealed_model` wrote these bytes."""
+    """Whether `with_seal` wrote these bytes."""
     content, seal = model[:-_DIGITS], model[-_DIGITS:]
     if not content.endswith(_MODEL_TAIL):
         return False

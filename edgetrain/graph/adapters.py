@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -88,11 +89,21 @@ def beside_from_json(data: Mapping[str, Any]) -> Beside:
     return Adapter(**fields) if data["kind"] == "lora" else RowDelta(**{**fields, "rows": tuple(fields["rows"])})
 
 
-def merge_adapters(parameters: Mapping[str, Array], adapters: Iterable[Beside]) -> dict[str, Array]:
-    """The parameters of the model without adapters that computes the same as the one with them."""
-    result = dict(parameters)
+def merge_adapters(parameters: Mapping[str, Array], adapters: Iterable[Beside]) -> dict[str, Callable[[], Array]]:
+    """The parameters of the model without adapters that computes the same as the one with them; made when asked."""
+    result: dict[str, Callable[[], Array]] = {
+        name: functools.partial(_given, value) for name, value in parameters.items()
+    }
     for adapter in adapters:
-        result[adapter.weight] = adapter.merged(result[adapter.weight], parameters)
+        result[adapter.weight] = functools.partial(_merged, adapter, result[adapter.weight], parameters)
         for name in adapter.tensors:
             del result[name]
     return result
+
+
+def _given(value: Array) -> Array:
+    return value
+
+
+def _merged(adapter: Beside, weight: Callable[[], Array], parameters: Mapping[str, Array]) -> Array:
+    return adapter.merged(weight(), parameters)

@@ -290,6 +290,7 @@ def _write_model(
         metadata=described.to_metadata(),
         scaling=dataset.reading.target,
         output=facts["outputs"][0],
+        release=engine.release,
     )
 
 

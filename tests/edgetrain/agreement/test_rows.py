@@ -86,7 +86,7 @@ def torch_weights(proto: Any, deltas: list[RowDelta], batches: list[Any]) -> tup
 
 def merged(ours: Stepper) -> dict[str, Array]:
     parameters = {n: ours.values[n] for n, t in ours.built.tensors.items() if t.role == "parameter"}
-    return merge_adapters(parameters, ours.built.adapters)
+    return {name: value() for name, value in merge_adapters(parameters, ours.built.adapters).items()}
 
 
 def test_ten_steps_are_those_of_torch_with_the_other_outputs_frozen(trained: Any) -> None:

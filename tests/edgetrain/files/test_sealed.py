@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import onnx
 import pytest
 
-from edgetrain.files.sealed import SEAL, is_sealed, is_whole_model, parse_sealed, sealed, sealed_model
+from edgetrain.files.sealed import SEAL, is_sealed, is_whole_model, parse_sealed, sealed, with_seal
 from edgetrain.recipes import load_recipe
 
 DATA = {"format": "edgetrain.test/1", "name": "ä", "numbers": [1, 2.5, None], "last": "x"}
@@ -48,7 +48,7 @@ def test_a_text_that_is_cut_or_grows_is_noticed() -> None:
 def test_a_sealed_model_is_a_model_whose_changed_bits_are_noticed() -> None:
     model = onnx.ModelProto(ir_version=8, producer_name="test")
     model.metadata_props.add(key="own", value="1")
-    content = sealed_model(model.SerializeToString())
+    content = b"".join(with_seal([model.SerializeToString()]))
     again = onnx.load_model_from_string(content)
     assert again.producer_name == "test"
     assert [entry.key for entry in again.metadata_props] == ["own", "edgetrain.sha256"]

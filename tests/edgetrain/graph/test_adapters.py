@@ -26,7 +26,7 @@ def test_merging_leaves_the_model_with_its_own_parameters_only() -> None:
     given = {"w": ones, "b": ones[0], adapter.down: ones[:1], adapter.up: ones[:, :1]}
     result = merge_adapters(given, [adapter])
     assert list(result) == ["w", "b"]
-    np.testing.assert_array_equal(result["w"], 2 * ones)
+    np.testing.assert_array_equal(result["w"](), 2 * ones)
     np.testing.assert_array_equal(given["w"], ones)
 
 
@@ -36,7 +36,7 @@ def test_a_delta_goes_into_its_outputs_and_no_other(axis: int) -> None:
     delta = RowDelta(weight="w", rows=(0, 2), axis=axis)
     result = merge_adapters({"w": weight, delta.delta: part}, [delta])
     assert list(result) == ["w"]
-    by_output = np.moveaxis(result["w"], axis, 0)
+    by_output = np.moveaxis(result["w"](), axis, 0)
     np.testing.assert_array_equal(by_output, [[1.5] * 4, [1.0] * 4, [1.5] * 4, [1.0] * 4])
     np.testing.assert_array_equal(weight, np.ones((4, 4)))
 

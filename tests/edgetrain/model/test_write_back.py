@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from onnx import helper, numpy_helper
 
 from benchmarks.importing.onnx_models import FLOAT, mlp, model_of
 from edgetrain.errors import UnsupportedError
+from edgetrain.model.outline import Outline, serialised
 from edgetrain.model.write_back import write_weights
 from tests.edgetrain.model.running import expected
 
@@ -19,6 +21,12 @@ WEIGHT = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 def _product(weight: list[Any], stored: dict[str, Any]) -> onnx.ModelProto:
     return model_of([*weight, node("MatMul", ["x", "w"], ["y"])], inputs={"x": ["n", 3]}, outputs=["y"], stored=stored)
+
+
+def written(proto: onnx.ModelProto, **values: np.ndarray[Any, Any]) -> onnx.ModelProto:
+    outline = Outline(proto=onnx.ModelProto.FromString(proto.SerializeToString()), contents={})
+    write_weights(outline, {name: functools.partial(np.asarray, value) for name, value in values.items()})
+    return onnx.ModelProto.FromString(b"".join(serialised(outline)))
 
 
 _PLACES = {
@@ -35,8 +43,7 @@ _PLACES = {
 
 @pytest.mark.parametrize("place", _PLACES)
 def test_a_file_computes_with_the_weight_that_was_written(place: str) -> None:
-    proto = onnx.ModelProto.FromString(_PLACES[place].SerializeToString())
-    write_weights(proto, {"w": WEIGHT})
+    proto = written(_PLACES[place], w=WEIGHT)
     np.testing.assert_allclose(expected(proto, {"x": X})[0], X @ WEIGHT)
 
 
@@ -57,16 +64,15 @@ def test_a_weight_inside_a_branch_is_found() -> None:
         outputs=["y"],
         stored={"chosen": np.array(True)},
     )
-    write_weights(proto, {"w": WEIGHT})
+    proto = written(proto, w=WEIGHT)
     np.testing.assert_allclose(expected(proto, {"x": X})[0], X @ WEIGHT)
 
 
 def test_a_half_precision_weight_stays_one() -> None:
-    proto = _product([], {"w": np.zeros((3, 2), np.float16)})
-    write_weights(proto, {"w": WEIGHT})
-    written = numpy_helper.to_array(proto.graph.initializer[0])
-    assert written.dtype == np.float16
-    np.testing.assert_array_equal(written, WEIGHT)
+    proto = written(_product([], {"w": np.zeros((3, 2), np.float16)}), w=WEIGHT)
+    stored = numpy_helper.to_array(proto.graph.initializer[0])
+    assert stored.dtype == np.float16
+    np.testing.assert_array_equal(stored, WEIGHT)
 
 
 @pytest.mark.parametrize("name", ["w", "absent"])
@@ -80,13 +86,13 @@ def test_a_weight_without_a_place_is_refused_and_nothing_is_changed(name: str) -
     )
     before = proto.SerializeToString()
     with pytest.raises(UnsupportedError, match=f"1 trained weights have no place in the file: {name}"):
-        write_weights(proto, {name: WEIGHT, "v": np.ones(2, np.float32)})
+        write_weights(Outline(proto=proto, contents={}), {name: lambda: WEIGHT, "v": lambda: np.ones(2, np.float32)})
     assert proto.SerializeToString() == before
 
 
 def test_other_weights_are_left_alone() -> None:
-    proto, original = mlp(), mlp()
-    write_weights(proto, {"fc1.bias": np.full(3, 7.0, np.float32)})
+    original = mlp()
+    proto = written(original, **{"fc1.bias": np.full(3, 7.0, np.float32)})
     kept = {t.name: numpy_helper.to_array(t) for t in original.graph.initializer if t.name != "fc1.bias"}
     for tensor in proto.graph.initializer:
         if tensor.name in kept:
