@@ -1,6 +1,7 @@
 """When nothing fits: a bigger budget, a smaller batch, a sparser update; each is planned before it is advised.
 
 Each needs a training graph of its own, and building it takes longest. A plan then only has to fit; it need not be good.
+On a busy machine the time may be up after the first graph: batches that are expected to fit are tried all the same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 BesideArena = Callable[[TrainGraph], ProgramMemory]
 
-TIME_LIMIT_S = 30.0  # no new attempt begins after that
+TIME_LIMIT_S = 30.0  # nothing new begins after that, but the batches that are expected to fit
 _TRIES_NEAR_THE_GUESS = 2
 
 # Sparser updates of each mode, the one that learns most first.
@@ -174,6 +175,7 @@ def _smaller_batch(search: _Search, asked_bytes: int) -> WayOut:
     # Memory grows about evenly with the batch: near this one the search begins, which may have time for few only.
     expected = 1 + (asked.batch - 1) * (limit_bytes - one_bytes) // max(1, asked_bytes - one_bytes)
     found = _largest_sum_that_fits(search, expected)
+    has_time = not search.is_over
     if found is not None:
         count = found.accumulate // asked.accumulate
         text = f"a smaller batch: {found.batch} at a time fit, the gradients of {count} batches summed up"
@@ -183,6 +185,7 @@ def _smaller_batch(search: _Search, asked_bytes: int) -> WayOut:
     found = _largest_that_fits(search, alone, expected)
     batch = found.batch if found is not None else 1
     text = f"a smaller batch: {batch} of {asked.batch} fit, with an update after each"
+    text += "" if has_time else "; there was no time to try all"
     return WayOut(kind="batch", text=text, flags=f"train.batch={batch}", memory_bytes=None)
 
 
@@ -207,13 +210,13 @@ def _no_batch(text: str) -> WayOut:
 
 
 def _largest_that_fits(search: _Search, variants: Sequence[Variant], expected: int) -> Variant | None:
-    """The last that fits of variants that need more and more, as far as the time goes.
+    """The last that fits of variants that need more and more, as far as the time goes; two in any case.
 
     Tries the one whose batch is expected to fit, its neighbour, and then halves what is left.
     """
     low, high, best = 0, len(variants) - 1, None
     guess, tries = max(0, sum(variant.batch <= expected for variant in variants) - 1), 0
-    while low <= high and not search.is_over:
+    while low <= high and (tries < _TRIES_NEAR_THE_GUESS or not search.is_over):
         middle = max(low, min(guess, high)) if tries < _TRIES_NEAR_THE_GUESS else (low + high) // 2
         tries += 1
         if search.fits(variants[middle]):

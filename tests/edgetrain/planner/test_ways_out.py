@@ -119,6 +119,61 @@ def test_with_time_for_three_attempts_the_batch_advised_is_still_the_largest_tha
     assert batch.flags == f"train.batch={expected.batch} train.accumulate={expected.accumulate}"
 
 
+@pytest.mark.parametrize("memory_bytes", [25_000, 31_000, 42_000, 60_000, 100_000])
+def test_where_the_first_attempt_takes_all_the_time_batches_expected_to_fit_are_tried(memory_bytes: int) -> None:
+    """What happens to a small model on a busy machine: one sample was advised, because only that had been tried."""
+    asked, built = Variant(batch=64, accumulate=1, update_mode="full"), 0
+
+    def slow(variant: Variant) -> tuple[TrainGraph, CostsByFunction]:
+        nonlocal built
+        built += 1
+        return step(variant)
+
+    graph, costs = step(asked)
+    least = smallest_plan(graph, Budget(), costs).budget.memory_bytes
+    assert least is not None
+    _, batch, _ = find_ways_out(
+        asked,
+        Budget(memory_bytes=Bytes(memory_bytes)),
+        least,
+        slow,
+        device="board",
+        device_bytes=GB,
+        time_limit_s=1.0,
+        clock=lambda: float(built),
+    )
+    size, count = (int(word.partition("=")[2]) for word in batch.flags.split())
+    assert size > 1
+    assert size * count == 64
+    assert fits(Variant(batch=size, accumulate=count, update_mode="full"), memory_bytes)
+    assert built <= 3
+
+
+def test_where_there_was_no_time_to_try_all_batches_the_line_says_so() -> None:
+    graph, costs = step(replace(ASKED, batch=1))
+    least = smallest_plan(graph, Budget(), costs).budget.memory_bytes
+    assert least is not None
+    built = 0
+
+    def slow(variant: Variant) -> tuple[TrainGraph, CostsByFunction]:
+        nonlocal built
+        built += 1
+        return step(variant)
+
+    _, batch, _ = find_ways_out(
+        ASKED,
+        Budget(memory_bytes=Bytes(least)),
+        10 * least,
+        slow,
+        device="board",
+        device_bytes=GB,
+        time_limit_s=1.0,
+        clock=lambda: float(built),
+    )
+    assert batch.flags == "train.batch=1"
+    assert batch.text.endswith("; there was no time to try all")
+
+
 def test_a_batch_that_already_accumulates_sums_up_to_as_many_samples_as_before() -> None:
     _, batch, _ = ways(25_000, asked=Variant(batch=12, accumulate=3, update_mode="full"))
     n, m = (int(word.partition("=")[2]) for word in batch.flags.split())
