@@ -52,7 +52,7 @@ def fitting_part(part: Part, loss: str, graph: TrainGraph, output: str, *, name:
     if loss in CLASS_LOSSES:
         part = _with_whole_labels(part)
         check_labels(part, shape[1], name=name)
-    if loss in VALUE_LOSSES and len(part) and np.prod(shape[1:]) == 1 and part.labels.ndim == 1:
+    if loss in VALUE_LOSSES and len(part) and math.prod(part.labels.shape[1:]) == math.prod(shape[1:]):
         return Part(features=part.features, labels=part.labels.astype(np.float32))  # whole numbers are values here
     if loss == CTC:
         return padded_rows(part, classes=shape[2], time_steps=shape[1], width=graph.tensors[LABELS].shape[1], name=name)

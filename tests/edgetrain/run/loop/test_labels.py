@@ -10,7 +10,9 @@ import pytest
 from edgetrain.dataset.samples import Dataset, Part
 from edgetrain.errors import DataError
 from edgetrain.graph.ir import LABELS, Role, Tensor, TrainGraph, evaluated
+from edgetrain.recipes import recipe_for_model
 from edgetrain.run.loop.labels import check_label_kind, fitting_part
+from edgetrain.run.loop.targets import scaling_of
 
 
 def dataset(labels: Any) -> Dataset:
@@ -63,3 +65,16 @@ def test_labels_of_another_size_than_the_output_are_refused(labels: Any, outputs
 )
 def test_labels_of_the_outputs_size_and_classes_for_one_hot_rows_fit(labels: Any, outputs: int) -> None:
     assert len(fitted(labels, outputs)) == len(labels)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1)])
+def test_whole_numbers_to_predict_are_values_whatever_shape_they_come_in(shape: tuple[int, ...]) -> None:
+    prices = np.arange(100_000, 700_000, 100_000).reshape(shape)
+    part = fitted(prices, 1)
+    assert part.labels.dtype == np.float32
+    recipe = recipe_for_model("model.onnx", ["train.loss=mse", "data.source=prices.npz"])
+    assert scaling_of(Dataset(name="prices", train=part), recipe).mean == 350_000
+
+
+def test_rows_of_whole_numbers_to_predict_are_values() -> None:
+    assert fitted(np.arange(18).reshape(6, 3), 3).labels.dtype == np.float32
