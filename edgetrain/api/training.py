@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from edgetrain.api.models import (
     budget_of,
@@ -22,6 +22,7 @@ from edgetrain.api.models import (
 from edgetrain.api.runs import Run
 from edgetrain.api.told import warn
 from edgetrain.dataset.in_memory import dataset_of
+from edgetrain.errors import UsageError
 from edgetrain.frameworks.torch_inputs import is_torch_module, training_rows
 from edgetrain.pipeline.fit import fit as fit_job
 from edgetrain.pipeline.job import Job
@@ -66,6 +67,7 @@ def fit(
     Raises the `EdgetrainError` that the command line would print.
     """
     profile = load_target(target)
+    hooks = _callbacks(callbacks)
     data_source = source_of(data)
     name = run_name(model, overrides, data_source)
     asked = Path(out) if out is not None else None
@@ -106,7 +108,7 @@ def fit(
                 job,
                 folder,
                 dataset=dataset_of(data, recipe),
-                callbacks=(JobKeeper(record, folder), *told, *_callbacks(callbacks)),
+                callbacks=(JobKeeper(record, folder), *told, *hooks),
                 resume=resume,
                 is_new_data=new_data,
                 is_claimed=True,
@@ -115,4 +117,15 @@ def fit(
 
 
 def _callbacks(callbacks: Iterable[Callback] | Callback) -> tuple[Callback, ...]:
-    return (callbacks,) if isinstance(callbacks, Callback) else tuple(callbacks)
+    """Raises `UsageError` for what is none."""
+    is_one = isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable)
+    given: tuple[Any, ...] = (callbacks,) if is_one else tuple(cast(Iterable[Any], callbacks))
+    for one in given:
+        if not isinstance(one, Callback):
+            what = f"the class `{one.__name__}`" if isinstance(one, type) else f"`{type(one).__name__}`"
+            raise UsageError(
+                f"{what} in `callbacks` is no callback",
+                why="a callback is an object whose class derives from `edgetrain.Callback`",
+                fix="derive a class from it, override what you need, such as `on_epoch_end`, and pass an object of it",
+            )
+    return given

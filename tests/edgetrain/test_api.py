@@ -63,6 +63,16 @@ class Counting(edgetrain.Callback):
         self.steps = step
 
 
+@pytest.mark.parametrize(
+    ("callbacks", "named"),
+    [(print, "builtin_function_or_method"), ([print], "builtin_"), (3, "int"), (Counting, "class")],
+)
+def test_what_is_no_callback_is_refused_before_anything_is_done(callbacks: Any, named: str, workplace: Path) -> None:
+    with pytest.raises(UsageError, match=f"`?{named}.* in `callbacks` is no callback"):
+        edgetrain.fit(mlp(), arrays(), callbacks=callbacks)
+    assert not Path("runs").exists()
+
+
 @pytest.mark.compile
 def test_a_model_in_memory_trains_on_arrays_and_predicts_as_onnx_runtime_does(workplace: Path) -> None:
     x, y = arrays()
