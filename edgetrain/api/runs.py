@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgetrain.api.told import warn
 from edgetrain.dataset.in_memory import dataset_of, features_of
-from edgetrain.dataset.samples import Samples
 from edgetrain.drawing.table import to_html_table
 from edgetrain.frameworks.torch_weights import load_into
 from edgetrain.pipeline.own_program import open_own_run
@@ -68,7 +67,7 @@ class Run:
         run = self._opened()
         return predict(run, features_of(features, run.reading, run.recipe.data), threads=self.report.threads)
 
-    def classify(self, samples: str | Path | Sequence[str | Path] | Samples) -> list[Prediction]:
+    def classify(self, samples: Any) -> list[Prediction]:
         """What the model says about each sample: names of classes with probabilities, or a value.
 
         `samples`: the path of a file or folder, several of them, or arrays or a DataFrame as for `predict`.

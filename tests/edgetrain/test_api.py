@@ -74,6 +74,18 @@ def test_what_is_no_callback_is_refused_before_anything_is_done(callbacks: Any, 
 
 
 @pytest.mark.compile
+def test_rows_of_a_table_are_classified_by_the_names_of_its_columns(workplace: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    x, y = arrays()
+    frame = pandas.DataFrame(x, columns=list("abcdef"[: x.shape[1]]))
+    run = edgetrain.fit(mlp(), frame.assign(label=y), train_epochs=1)
+    turned = frame.assign(label=y)[[*frame.columns[::-1], "label"]]
+    wanted = [p.probabilities for p in run.classify(x[:3])]
+    assert [p.probabilities for p in run.classify(frame.head(3))] == wanted
+    assert [p.probabilities for p in run.classify(turned.head(3))] == wanted
+
+
+@pytest.mark.compile
 def test_a_model_in_memory_trains_on_arrays_and_predicts_as_onnx_runtime_does(workplace: Path) -> None:
     x, y = arrays()
     counting = Counting()
@@ -92,7 +104,11 @@ def test_a_model_in_memory_trains_on_arrays_and_predicts_as_onnx_runtime_does(wo
     np.savetxt("new.csv", x[:3], delimiter=";", header="a;b;c;d;e;f", comments="")
     by_file, by_array = again.classify(["new.csv", "gone.csv"]), again.classify(x[:3])
     assert [p.name for p in by_file] == ["new.csv:2", "new.csv:3", "new.csv:4", "gone.csv"]
-    assert [p.label for p in by_file[:3]] == [p.label for p in by_array]
+    assert (
+        [p.label for p in by_file[:3]]
+        == [p.label for p in by_array]
+        == [p.label for p in again.classify(x[:3].tolist())]
+    )
     assert "there is no file gone.csv" in by_file[3].error
     frames = pytest.importorskip("pandas", reason="needs pandas")
     by_frame = again.classify(frames.DataFrame(x[:3], columns=list("abcdef")))
