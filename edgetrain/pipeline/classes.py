@@ -95,7 +95,7 @@ def choose_classes(model: ClassOutputs, data: DataClasses, *, keep_head: bool, w
     if data.names and set(data.names) <= set(model.names):
         return _known_by_name(model, data)
     if data.count == model.count:
-        return ClassChoice()
+        return ClassChoice(said=_told_other_names(model, data) if data.names and model.names else "")
     if data.count > model.count:
         if keep_head or model.head is None:
             raise _too_few(model, data, where, keep_head=keep_head)
@@ -118,6 +118,14 @@ def _known_by_name(model: ClassOutputs, data: DataClasses) -> ClassChoice:
             f"last layer; `model.classes={max(len(data.names), 2)}` gives it a new one"
         )
     return ClassChoice(order=model.names, said=said)
+
+
+def _told_other_names(model: ClassOutputs, data: DataClasses) -> str:
+    was, becomes = next((old, new) for old, new in zip(model.names, data.names, strict=False) if old != new)
+    return (
+        f"the model's outputs get the names of the data's classes: what it knew as `{was}` becomes `{becomes}`; "
+        f"`model.classes={max(data.count, 2)}` gives it a new last layer"
+    )
 
 
 def _new_head(model: ClassOutputs, data: DataClasses) -> ClassChoice:

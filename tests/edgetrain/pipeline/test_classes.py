@@ -88,6 +88,13 @@ def test_classes_that_the_model_knows_by_name_keep_its_head_and_its_order() -> N
     assert "knows the data's 2 classes by name, among 3" in some.said
 
 
+def test_outputs_that_get_other_names_are_told() -> None:
+    model = ClassOutputs(count=3, names=("bee", "cat", "dog"), head=MODEL.head)
+    choice = choose_classes(model, DataClasses(count=3, names=NAMES), keep_head=False, where="photos")
+    assert (choice.classes, choice.order) == (None, ())
+    assert "what it knew as `bee` becomes `ant`; `model.classes=3` gives it a new last layer" in choice.said
+
+
 def test_gaps_are_numbers_that_no_part_holds() -> None:
     def part(*labels: int) -> Part:
         return Part(features=np.zeros((len(labels), 1), np.float32), labels=np.array(labels))
