@@ -7,6 +7,7 @@ Where the folder holds `train` and `test` (and perhaps `val`), those are the par
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetrain.dataset.folders import ClassFiles, class_files, is_litter, sub_folders
+from edgetrain.dataset.folders import ClassFiles, class_files, is_excluded, is_litter, sub_folders
 from edgetrain.dataset.image_check import broken_text, find_broken
 from edgetrain.dataset.override_hint import override_hint
 from edgetrain.dataset.pictures import pillow, read_picture
@@ -23,6 +24,8 @@ from edgetrain.errors import DataError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 _TRAIN, _TEST, _VALIDATION = "train", "test", ("val", "valid", "validation")
+# Pictures of phones, browsers and cameras that are not read. Nobody who has them takes them for litter.
+_NOT_READ = frozenset({".arw", ".avif", ".cr2", ".dng", ".heic", ".heif", ".jfif", ".jp2", ".jxl", ".nef"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ def read_image_folder(folder: Path, *, exclude: Sequence[str] = (), skip_broken:
     parts = {name: _part(part, broken) for name, part in files.items()}
     if not len(parts[_TRAIN]):
         raise DataError(f"{folder} holds no image that can be read", fix="put whole files in their place")
-    notes = _notes(folder, broken, has_parts=has_parts)
+    notes = _notes(folder, broken, exclude, has_parts=has_parts)
     return ImageFolder(
         train=parts[_TRAIN],
         validation=next((parts[name] for name in _VALIDATION if name in parts), None),
@@ -84,7 +87,9 @@ def read_image_folder(folder: Path, *, exclude: Sequence[str] = (), skip_broken:
     )
 
 
-def _notes(folder: Path, broken: Mapping[Path, DataError], *, has_parts: bool) -> tuple[str, ...]:
+def _notes(
+    folder: Path, broken: Mapping[Path, DataError], exclude: Sequence[str], *, has_parts: bool
+) -> tuple[str, ...]:
     notes = []
     if broken:
         what = "file that cannot be read is" if len(broken) == 1 else "files that cannot be read are"
@@ -93,7 +98,22 @@ def _notes(folder: Path, broken: Mapping[Path, DataError], *, has_parts: bool) -
     if loose:
         where = "train and test" if has_parts else "the folder of a class"
         notes.append(f"images in {folder} itself, outside of {where}, are left out: {len(loose)}")
+    unread = _unread(folder, exclude)
+    if unread:
+        found = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unread.items()))
+        notes.append(f"pictures of kinds that are not read are left out: {found}; save them as .jpg or .png")
     return tuple(notes)
+
+
+def _unread(folder: Path, exclude: Sequence[str]) -> Counter[str]:
+    return Counter(
+        path.suffix.lower()
+        for entry in sub_folders(folder)
+        for path in entry.rglob("*")
+        if path.suffix.lower() in _NOT_READ
+        and not any(is_litter(part) for part in path.relative_to(entry).parts)
+        and not is_excluded(path, folder, exclude)
+    )
 
 
 def _class_images(folder: Path, source: Path, exclude: Sequence[str]) -> ClassFiles:

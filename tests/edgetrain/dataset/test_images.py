@@ -84,6 +84,15 @@ def test_images_outside_of_a_class_are_counted(tmp_path: Path) -> None:
     assert "left out: 2" in read_image_folder(write_images(tmp_path, "cat/1.png", "1.png", "2.png")).notes[0]
 
 
+def test_pictures_of_kinds_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    write_images(tmp_path, "cat/1.png", "dog/1.png")
+    for name in ("cat/IMG_1.HEIC", "cat/IMG_2.heic", "dog/1.avif", "dog/.trash/2.avif", "dog/3.jfif"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (note,) = read_image_folder(tmp_path, exclude=["*.jfif"]).notes
+    assert "left out: 1 .avif, 2 .heic;" in note
+
+
 def test_an_empty_folder_is_a_data_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no images"):
         read_image_folder(tmp_path)
