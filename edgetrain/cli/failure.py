@@ -69,7 +69,9 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
 def _is_out_of_memory(error: BaseException) -> bool:
     """A library that cannot be loaded for want of memory is an `ImportError`; NumPy hides it behind one of its own."""
     chain: BaseException | None = error
-    while chain is not None:
+    seen: list[BaseException] = []  # what is raised while it is handled may lead back to itself
+    while chain is not None and chain not in seen:
+        seen.append(chain)
         if isinstance(chain, MemoryError) or (isinstance(chain, OSError) and chain.errno == errno.ENOMEM):
             return True
         if isinstance(chain, ImportError) and ("failed to map" in str(chain) or _NO_MEMORY in str(chain)):

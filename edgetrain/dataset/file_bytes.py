@@ -6,9 +6,7 @@ White space at both ends of that span does not count, as in Magika. Files are op
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgetrain.dataset.folders import ClassFiles, class_files, content_groups, is_excluded
+from edgetrain.dataset.override_hint import override_hint
 from edgetrain.dataset.samples import Array, Part
 from edgetrain.errors import DataError
 from edgetrain.recipes import BytesSection
@@ -95,8 +94,8 @@ def file_tokens(path: Path, settings: BytesSection) -> Array:
             file.seek(max(0, path.stat().st_size - _BLOCK_BYTES))
             tail = file.read(_BLOCK_BYTES).rstrip()
     except OSError as error:
-        leaving_out = shlex.quote(f"data.exclude={json.dumps([f'*{path.name}'])}")
-        raise DataError(f"{path} cannot be read", why=str(error), fix=f"leave it out with `{leaving_out}`") from error
+        leaving_out = override_hint("data.exclude", [f"*{path.name}"])
+        raise DataError(f"{path} cannot be read", why=str(error), fix=f"leave it out with {leaving_out}") from error
     tail = tail[len(tail) - min(len(tail), settings.last) :]
     tokens = np.full(settings.first + settings.last, settings.padding, np.int32)
     tokens[: len(head)] = np.frombuffer(head, np.uint8)

@@ -118,9 +118,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def misfit(error: DataError, reading: Reading) -> DataError:
-    """A table that does not fit the model's input: the same error with what the table's columns became."""
-    if not reading.columns:
-        return error
+    """A table that does not fit the model's input: the error with what the table's columns became."""
     words = {name: f"{name} ({len(known)} words)" for name, known in reading.categories.items()}
     numbers = len(reading.columns) - len(words) + sum(map(len, reading.categories.values()))
     example = override_hint("data.ignore", [reading.columns[0]])

@@ -111,7 +111,9 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
     try:
         check_sample(dataset.train.features[0], input_shapes(compiled), conversion)
     except DataError as error:
-        raise misfit(error, dataset.reading) from error
+        if dataset.reading.columns:
+            raise misfit(error, dataset.reading) from error
+        raise
     dataset = with_fitting_labels(dataset, recipe.train.loss, program.graph, compiled.facts["outputs"][0])
     with clean_exchange(folder.path):
         digest = data_digest(dataset)

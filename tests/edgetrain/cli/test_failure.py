@@ -41,6 +41,13 @@ def test_every_other_exception_has_words_and_a_code(error: BaseException, code: 
     assert found.fix
 
 
+def test_an_error_that_is_its_own_cause_is_told_all_the_same() -> None:
+    error = EdgetrainError("what")
+    error.__cause__ = ValueError("on the way")
+    error.__cause__.__cause__ = error
+    assert as_edgetrain_error(error) is error
+
+
 @pytest.mark.parametrize("error", [full("x"), shutil.Error([("a", "b", str(full("b")))])], ids=["write", "copy"])
 def test_a_full_disk_is_told_how_to_get_space(error: OSError) -> None:
     assert as_edgetrain_error(error).fix.startswith("free space")

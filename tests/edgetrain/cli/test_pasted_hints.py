@@ -74,6 +74,23 @@ def test_a_head_that_is_too_small_and_to_be_kept_is_replaced_as_the_hint_says(
     assert command(*words, *hints(failed.stdout), cwd=tmp_path).returncode == 0
 
 
+def test_a_size_that_the_model_does_not_take_becomes_the_one_that_the_hint_names(
+    command: Command, tmp_path: Path
+) -> None:
+    pictures = pytest.importorskip("PIL.Image", reason="needs `pip install pillow`")
+    rng = np.random.Generator(np.random.PCG64(0))
+    for name in ("dark", "light"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(20):
+            grey = rng.integers(0, 256, (12, 9), np.uint8)
+            pictures.fromarray(grey).save(tmp_path / "photos" / name / f"{number}.png")
+    words = ("fit", "zoo:digits-cnn", "data.source=photos", "train.batch=8", "train.epochs=1")
+    failed = command(*words, "data.resize=[32,32]", "--json", cwd=tmp_path)
+    assert failed.returncode == 5, failed.stderr
+    assert hints(failed.stdout) == ["'data.resize=[8,8]'"]
+    assert command(*words, *shlex.split(*hints(failed.stdout)), cwd=tmp_path).returncode == 0
+
+
 def test_the_error_on_the_page_is_the_one_that_is_told(command: Command, tmp_path: Path) -> None:
     """Word for word; sizes may differ a little between machines, whose kernels take more or less scratch memory."""
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

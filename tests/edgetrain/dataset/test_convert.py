@@ -85,7 +85,7 @@ def test_flat_features_and_images_convert_into_each_other() -> None:
 def test_an_image_of_another_size_is_refused_with_the_setting_that_helps() -> None:
     with pytest.raises(DataError, match=r"\[28, 28\] does not fit .*\[1, 8, 8\]") as caught:
         check_sample(np.zeros((28, 28)), {"image": ((1, 8, 8), "float32")}, Conversion())
-    assert caught.value.fix == "add 'data.resize=[8,8]'"
+    assert caught.value.fix == "add `'data.resize=[8,8]'`"
     check_sample(np.zeros((28, 28)), {"image": ((1, 8, 8), "float32")}, Conversion(resize=(8, 8)))
 
 

@@ -115,7 +115,7 @@ def test_one_class_is_nothing_to_learn_from_but_can_be_evaluated(tmp_path: Path)
         ("a,label\n1,0\n2,0\n", None, "all 2 training samples have the label 0"),
         ("a,label\n1,x\n2,y\n3,y\n4,y\n5,z\n6,z\n", None, "one training sample only: `x`"),
         ("a,label\n1,x\n2,y\n3,z\n", 2, "fewer training samples (2) than classes (3)"),
-        ("a,label\n1,0\n2,1\n3,0\n", 2, "2 of 3 samples are used (data.limit); data.limit=none uses all"),
+        ("a,label\n1,0\n2,1\n3,0\n", 2, "2 of 3 samples are used (data.limit); `data.limit=none` uses all"),
         ("a,label\n1,0\n2,1\n3,0\n", 3, None),
     ],
 )
