@@ -113,6 +113,8 @@ class SessionKeeper(Callback):
         data = {"format": _FORMAT, "sessions": [asdict(session) for session in self.sessions]}
         try:
             with replaced_file(self._path) as file:
-                file.write(sealed(json.dumps(data, indent=1)).encode())
+                # On one line: with indents, Python's encoder makes objects that refer to each other, and after each
+                # epoch they would be in memory until Python looks for such garbage.
+                file.write(sealed(json.dumps(data)).encode())
         except DeviceError as error:
             log.warning("%s", error.what)

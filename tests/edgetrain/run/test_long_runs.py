@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from edgetrain.run.files.checkpoint import BEST, NEWEST
+from edgetrain.run.files.sessions import SessionKeeper
 from edgetrain.run.loop.callbacks import Callback, Logs
 from edgetrain.run.loop.train import train
+from edgetrain.run.sensors.energy import EnergyMeter
 from tests.edgetrain.run.small_run import SETTINGS, ShuffledRows, SoftmaxEngine
 
 EPOCHS = 120
 LONG = replace(SETTINGS, epochs=EPOCHS, checkpoint_steps=5)
+FEW, FIRST = 12, 5  # in the first epochs something may be made once
 
 
 class Sizes(Callback):
@@ -46,6 +49,29 @@ def test_neither_memory_nor_checkpoints_grow_with_the_steps(tmp_path: Path) -> N
         tracemalloc.stop()
     assert abs(sizes.file_bytes[1] - sizes.file_bytes[0]) < 200
     assert sizes.memory_bytes[1] - sizes.memory_bytes[0] < 8_000
+
+
+class Garbage(Callback):
+    """How many objects that refer to each other each epoch has left behind."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+
+    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        self.found.append(gc.collect())
+
+
+def test_an_epoch_leaves_no_garbage_that_has_to_be_looked_for(tmp_path: Path) -> None:
+    garbage = Garbage()
+    keeper = SessionKeeper(tmp_path / "sessions.json", (), EnergyMeter(None), joules_per_step=1.0)
+    gc.disable()
+    try:
+        train(
+            SoftmaxEngine(), ShuffledRows(rows=40), replace(LONG, epochs=FEW), out=tmp_path, callbacks=(keeper, garbage)
+        )
+    finally:
+        gc.enable()
+    assert garbage.found[FIRST:] == [0] * (FEW - FIRST)
 
 
 class EpochLosses(Callback):
