@@ -25,6 +25,8 @@ from edgetrain.schema import read_table, setting
 FORMAT = "edgetrain.recipe/1"
 
 MOST_CLASSES, MOST_BATCH = 1 << 24, 1 << 20
+MOST_PIXELS_A_SIDE = 1 << 14  # of a resized picture
+LEAST_NUMBER = 1.2e-38  # to divide by: kernels compute in 32 bits, where a smaller one is 0
 TOP: Mapping[str, int] = {f"top-{count}": count for count in (2, 3, 5, 10)}  # metrics: the right class is among so many
 # Each loss with the metrics that make sense for its labels, the default one first.
 _METRICS_OF_LOSS: Mapping[str, tuple[str, ...]] = {
@@ -149,8 +151,9 @@ class DataSection:
     # Values to predict are trained as (value - mean) / std; auto: where they are large or tiny. Results are as stored.
     scale_target: str = setting("auto", choices=("auto", "off", "standard"))
     mean: tuple[float, ...] = setting(())  # per channel, after uint8 became 0..1; empty: 0
-    std: tuple[float, ...] = setting((), above=0)  # per channel; empty: 1
-    resize: tuple[int, ...] = setting((), minimum=1, length=2)  # height, width; empty: pictures as the model has them
+    std: tuple[float, ...] = setting((), minimum=LEAST_NUMBER)  # per channel; empty: 1
+    # height, width; empty: pictures as the model has them
+    resize: tuple[int, ...] = setting((), minimum=1, maximum=MOST_PIXELS_A_SIDE, length=2)
     interpolation: str = setting("bilinear", choices=("bilinear", "nearest"))
     channels: int | None = setting(None, minimum=1)  # repeat a grey image this often; None: as stored
     audio: AudioSection = AudioSection()
@@ -428,6 +431,7 @@ def _contradictions(recipe: Recipe) -> list[str]:
             bool(recipe.security.key) and not is_reference(recipe.security.key),
             "`security.key` says where the key is: `env:NAME`, `file:PATH` or `keyring:SERVICE/NAME`, not the key",
         ),
+        (not recipe.model.source, "`model.source` is empty: name an .onnx file, or `zoo:` and a model"),
         (update.mode == "names" and not update.names, "`update.mode` is `names` and `update.names` is empty"),
         (
             update.mode not in ("names", "lora") and bool(update.names),

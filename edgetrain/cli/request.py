@@ -37,10 +37,13 @@ OVERRIDES_TEXT = (
 DEFAULT_RECIPE = "digits"
 DEFAULT_TARGET = "host"
 DEFAULT_SOLVER = "greedy"
+_MOST_DIGITS = 18
 
 
 def positive(text: str) -> int:
-    """A whole number of 1 or more. Raises `UsageError` for anything else."""
+    """A whole number of 1 or more, with at most 18 digits. Raises `UsageError` for anything else."""
+    if len(text) > _MOST_DIGITS:
+        raise UsageError(f"`{text[:_MOST_DIGITS]}…` has more than {_MOST_DIGITS} digits", fix="write a smaller number")
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"`{text}` is not a whole number of 1 or more")
     return int(text)

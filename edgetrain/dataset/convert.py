@@ -120,6 +120,9 @@ def convert(sample: Array, out: Array, conversion: Conversion, change: Change | 
         value = _channels_first(value)
         if is_picture(sample, out.shape):
             value = _picture(value, out.shape, conversion)
+        if conversion.resize and conversion.resize != out.shape[1:]:  # before it is computed: it may be huge
+            channels = conversion.channels if conversion.channels and value.shape[0] == 1 else value.shape[0]
+            raise _mismatch(sample.shape, (channels, *conversion.resize), out.shape)
         value = _resized(value, conversion)
     elif value.dtype == np.uint8:
         value = _unit(value, np.uint8)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgetrain.errors import DataError
+from edgetrain.errors import DataError, UsageError
 from edgetrain.files.regular_file import require_regular
 from edgetrain.locate import data_path
 from edgetrain.schema import close_to
@@ -86,8 +86,11 @@ _PLACES: Mapping[str, Place] = {
 def find_source(source: str, roots: Roots = SYSTEM) -> tuple[Path, str]:
     """The file or folder that a `data.source` means, and its format (`auto` where that is still to be seen).
 
-    Raises `DataError` for a place that is not known, and for one where nothing is, with what installs it.
+    Raises `DataError` for a place that is not known, and for one where nothing is, with what installs it;
+    `UsageError` for none.
     """
+    if not source:  # as a path it would be the working directory
+        raise UsageError("`data.source` is empty", fix="name a file or a folder, like `data.source=data.npz`")
     kind, colon, _ = source.partition(":")
     if colon and kind in {name.partition(":")[0] for name in _PLACES}:
         if source not in _PLACES:

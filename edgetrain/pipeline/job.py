@@ -13,6 +13,7 @@ from edgetrain.compiler.search.trials import Origin, Trials, TrialTerms
 from edgetrain.cost.analytic import analytic_costs_by_function
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.cost.measured import SecondsByFunction, measured_costs
+from edgetrain.errors import UsageError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.graph import ir as graph_ir
 from edgetrain.graph.contribution import Contribution
@@ -25,6 +26,7 @@ from edgetrain.progress import ReportProgress
 from edgetrain.recipes import Recipe
 from edgetrain.run.limits.broker import Share
 from edgetrain.run.loop.settings import loss_options_of
+from edgetrain.runtime.sources import MOST_THREADS
 from edgetrain.targets.device import Device, Storage
 from edgetrain.targets.host import machine_id
 from edgetrain.targets.profile import HOST, Target, load_target
@@ -69,6 +71,13 @@ class Job:
     progress: ReportProgress | None = None
     notify: Notify = say_nothing  # what changes how the result is to be read
     inform: Notify = say_nothing  # what is nice to know
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise UsageError(
+                f"a program cannot run on {self.threads} threads: it has 1 to {MOST_THREADS}",
+                fix=f"ask for at most {MOST_THREADS}, or for none: then each core has one",
+            )
 
     @property
     def device(self) -> Device:

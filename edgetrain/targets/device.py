@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgetrain.runtime.sources import MOST_THREADS
 from edgetrain.schema import setting
 from edgetrain.units import Bytes
 
@@ -23,7 +24,7 @@ class Codegen:
     features: str = setting("")  # LLVM's, separated by commas
     vector_bits: int = setting(minimum=32)
     vector_registers: int = setting(minimum=1)
-    cores: int = setting(minimum=1)
+    cores: int = setting(minimum=1, maximum=MOST_THREADS)
     cache_bytes: int = setting(0, minimum=0)  # the largest cache that a core has to itself; 0: not known
 
 

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgetrain.runtime.sources import MOST_THREADS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isa:
@@ -116,7 +118,7 @@ def cgroup_folders(membership: str, root: Path, controller: str) -> tuple[Path, 
 def read_host(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> HostFacts:
     """This machine, with the limits of its cgroups. Falls back to what the platform says where a file is missing."""
     membership = _read(proc / "self" / "cgroup")
-    core_limits = [_available_cores()]
+    core_limits = [_available_cores(), MOST_THREADS]
     for folder in cgroup_folders(membership, cgroup, "cpu"):
         version_1 = f"{_read(folder / 'cpu.cfs_quota_us').strip()} {_read(folder / 'cpu.cfs_period_us').strip()}"
         core_limits += [

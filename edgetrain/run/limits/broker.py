@@ -27,7 +27,7 @@ from edgetrain.units import parse_bytes, show_bytes, show_bytes_up
 
 _FORMAT = "edgetrain.claim/1"
 _LOCK = "ledger.lock"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")  # a file is named by it
 _POLL_S = 0.05
 _PERIOD_S = 0.2  # how often a running job looks
 
@@ -46,7 +46,11 @@ class Share:
         """`NAME=SIZE`. Raises `UsageError` for anything else."""
         name, equals, size = text.partition("=")
         if not equals or not _NAME.match(name):
-            raise UsageError(f"`{text}` is not a share", fix="write it like `--share desk=2GB`")
+            raise UsageError(
+                f"`{text}` is not a share",
+                why="a name has up to 100 letters, digits and `_.-`, and begins with a letter or digit",
+                fix="write it like `--share desk=2GB`",
+            )
         return Share(name=name, total_bytes=parse_bytes(size))
 
 

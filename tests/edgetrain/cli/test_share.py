@@ -86,6 +86,10 @@ def test_a_job_for_which_there_is_no_room_says_who_holds_it_or_waits(
     ("flags", "said"),
     [
         (("--share", "desk"), "error: `desk` is not a share"),
+        (("--share", "d" * 101 + "=2GB"), "is not a share"),
+        (("--threads", "9" * 5000), "has more than 18 digits"),
+        (("--threads", "65"), "error: a program cannot run on 65 threads"),
+        (("data.source=",), "error: `data.source` is empty"),
         (("--wait",), "error: --wait needs --share"),
         (("--weight", "2"), "error: --weight needs --share"),
     ],

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgetrain.errors import DataError, PlanInfeasibleError
+from edgetrain.cli.failure import as_edgetrain_error
+from edgetrain.errors import DataError, PlanInfeasibleError, UsageError
 from edgetrain.files.build_cache import BuildCache
 from edgetrain.pipeline.fit import fit
 from edgetrain.pipeline.job import Job, effective_budget
@@ -113,6 +114,22 @@ def test_the_process_that_trains_never_imports_the_compiler(cache_home: Path, tm
     environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache_home), "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("threads", [-1, 0, 65, 99999999999])
+def test_threads_that_no_program_has_are_refused_before_anything_is_done(threads: int, build_cache: BuildCache) -> None:
+    with pytest.raises(UsageError, match=f"on {threads} threads: it has 1 to 64"):
+        _job(build_cache, threads=threads)
+
+
+@pytest.mark.compile
+def test_a_sample_that_is_refused_is_not_its_own_cause(build_cache: BuildCache, tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=np.full((64, 8, 8), np.nan, np.float32), y=np.arange(64) % 10)
+    recipe = load_recipe("digits", (*SMALL, f"data.source={tmp_path / 'data.npz'}"))
+    with pytest.raises(DataError, match="NaN") as caught:
+        fit(_job(build_cache, recipe=recipe), tmp_path / "run")
+    assert as_edgetrain_error(caught.value) is caught.value
+    assert caught.value.__cause__ is not caught.value
 
 
 @pytest.mark.compile

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edgetrain.runtime.sources import MOST_THREADS, runtime_text
 from edgetrain.targets.host import (
     cache_bytes,
     cgroup_folders,
@@ -89,6 +90,12 @@ def test_the_smallest_limit_on_the_way_up_wins(tmp_path: Path) -> None:
     facts = read_host(proc, cgroup)
     assert facts.memory_bytes == 300000
     assert facts.cores == 1
+
+
+def test_no_more_cores_are_counted_than_a_program_has_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgetrain.targets.host._available_cores", lambda: 256)
+    assert read_host(tmp_path, tmp_path).cores == MOST_THREADS
+    assert f"#define EDGE_MAX_THREADS {MOST_THREADS}\n" in runtime_text("edgetrain.h")
 
 
 def test_this_machine_can_be_read_without_proc_and_cgroups(tmp_path: Path) -> None:
