@@ -26,6 +26,7 @@ FORMAT = "edgetrain.recipe/1"
 
 MOST_CLASSES, MOST_BATCH = 1 << 24, 1 << 20
 MOST_PIXELS_A_SIDE = 1 << 14  # of a resized picture
+MOST_CHANNELS = 1 << 12
 LEAST_NUMBER = 1.2e-38  # to divide by: kernels compute in 32 bits, where a smaller one is 0
 TOP: Mapping[str, int] = {f"top-{count}": count for count in (2, 3, 5, 10)}  # metrics: the right class is among so many
 # Each loss with the metrics that make sense for its labels, the default one first.
@@ -155,7 +156,9 @@ class DataSection:
     # height, width; empty: pictures as the model has them
     resize: tuple[int, ...] = setting((), minimum=1, maximum=MOST_PIXELS_A_SIDE, length=2)
     interpolation: str = setting("bilinear", choices=("bilinear", "nearest"))
-    channels: int | None = setting(None, minimum=1)  # repeat a grey image this often; None: as stored
+    channels: int | None = setting(
+        None, minimum=1, maximum=MOST_CHANNELS
+    )  # repeat a grey image this often; None: as stored
     audio: AudioSection = AudioSection()
     text: TextSection = TextSection()
     series: SeriesSection = SeriesSection()

@@ -36,7 +36,7 @@ class Limits:
 
 
 _REQUIRED = object()
-_LARGEST_INTEGER = 2**63 - 1
+LARGEST_INTEGER = 2**63 - 1
 _LARGEST_NUMBER = 3.4028234e38
 
 
@@ -73,7 +73,7 @@ def _text(value: object) -> str:
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _Wrong("a whole number")
-    if abs(value) > _LARGEST_INTEGER:
+    if abs(value) > LARGEST_INTEGER:
         raise _Wrong("a whole number of at most 63 bits")
     return value
 

@@ -22,6 +22,7 @@ EXIT_CODES: Mapping[int, str] = {
     130: "stopped by a signal",
 }
 
+_SHOWN = 100  # of a path that is too long
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _NO_MEMORY = os.strerror(errno.ENOMEM)
 _FIXES: Mapping[int, str] = {
@@ -49,8 +50,18 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
             # `copytree` collects (source, destination, reason) and loses the error number on the way.
             _, destination, reason = error.args[0][0]
             return _refused(str(destination), str(reason), errno.ENOSPC if _NO_SPACE in str(reason) else 0)
+        case OSError(errno=errno.ENAMETOOLONG):
+            return UsageError(
+                f"the path `{str(error.filename)[:_SHOWN]}…` is too long",
+                why=error.strerror or str(error),
+                fix="give a shorter one: a name has at most 255 bytes, a path 4,095",
+            )
         case OSError():
-            return _refused(error.filename, error.strerror or str(error), error.errno or 0)
+            return _refused(
+                error.filename if isinstance(error.filename, str) else None,
+                error.strerror or str(error),
+                error.errno or 0,
+            )
         case CacheError():
             return _of_the_cache(error)
         case sqlite3.Error():

@@ -10,6 +10,7 @@ from typing import Any
 from edgetrain.compiler.schedules import Choices, ScheduleChoice
 from edgetrain.errors import ModelError
 from edgetrain.files.build_cache import file_sha256
+from edgetrain.files.regular_file import require_regular
 from edgetrain.graph.options import TrainOptions
 from edgetrain.model.zoo_weights import packages_of_weights
 from edgetrain.targets.device import Codegen
@@ -39,6 +40,7 @@ class ModelSource:
         from edgetrain.model.load import external_files  # onnx loads here, where there is a file to read
 
         path = Path(self.source)
+        require_regular(path, ModelError)
         files = [path, *(f for f in external_files(path) if f.is_file())]
         try:
             return {**described, "source": "", "files": [file_sha256(f) for f in files]}

@@ -112,7 +112,7 @@ def convert(sample: Array, out: Array, conversion: Conversion, change: Change | 
             why="models read real ones, and the imaginary part would be lost",
             fix="store the real and the imaginary part as two channels, or the absolute value",
         )
-    if not np.issubdtype(value.dtype, np.number):
+    if value.dtype.kind not in "iuf":
         raise DataError(f"a sample has the type `{value.dtype}`", fix="store numbers: uint8 images or float32 features")
     if out.ndim == 3 and value.ndim in (2, 3):
         if out.shape[0] not in _COLOUR_CHANNELS and out.shape[2] in _COLOUR_CHANNELS:

@@ -194,6 +194,7 @@ def test_a_key_without_its_table_or_in_another_one_is_answered_with_the_whole_ke
         (["model=5"], "expected a table"),
         (["model.source="], "`model.source` is empty"),
         (["data.resize=[99999999999, 9]"], "16384 or less"),
+        (["data.channels=9223372036854775807"], "4096 or less"),
         (["data.std=[1e-300]"], "1.2e-38 or more"),
         (["metric.x=5"], "`metric` is a value, not a table"),
     ],

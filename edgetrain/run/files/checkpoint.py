@@ -30,6 +30,7 @@ from edgetrain.run.files.plain_data import record_from_plain
 from edgetrain.run.files.protected import fix_of, protected_file, reading
 from edgetrain.run.loop.early_stopping import Best
 from edgetrain.run.loop.running import ExactSum
+from edgetrain.schema import LARGEST_INTEGER
 from edgetrain.units import show_bytes
 from edgetrain_tuner import disk
 
@@ -438,8 +439,8 @@ def epoch_start(step: int, steps_per_epoch: int) -> int:
 def _whole(data: Any, key: str | int, *, least: int = 0) -> int:
     """Raises `ValueError` for anything but a number that a run can have."""
     value = data[key]
-    if type(value) is not int or value < least:
-        raise ValueError(f"`{key}` is `{value}`, expected a whole number from {least} on")
+    if type(value) is not int or not least <= value <= LARGEST_INTEGER:
+        raise ValueError(f"`{key}` is `{value}`, expected a whole number from {least} on, of at most 63 bits")
     return value
 
 

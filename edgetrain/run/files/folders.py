@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgetrain.errors import DataError, UsageError
 from edgetrain.files.atomic_file import replaced_file
-from edgetrain.files.regular_file import require_regular
+from edgetrain.files.regular_file import irregular_kind, require_regular
 from edgetrain.files.sealed import parse_sealed, sealed
 from edgetrain.files.texts import parse_json
 from edgetrain.recipes import FORMAT as RECIPE_FORMAT
@@ -108,8 +108,11 @@ def files_of_others(folder: Path) -> tuple[str, ...]:
 
 def has_our_recipe(folder: Path) -> bool:
     """Whether a run of edgetrain, of any version, began in the folder."""
+    recipe = RunFolder(folder).recipe
+    if irregular_kind(recipe):
+        return False
     try:
-        return str(parse_json(RunFolder(folder).recipe.read_bytes())["format"]).startswith(_RECIPE_FORMAT)
+        return str(parse_json(recipe.read_bytes())["format"]).startswith(_RECIPE_FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from edgetrain.schema import LARGEST_INTEGER
+
 T = TypeVar("T")
 
 _WORDS: Mapping[type, str] = {int: "a whole number", float: "a finite number", str: "text", bool: "`true` or `false`"}
@@ -64,6 +66,8 @@ def _scalar(kind: Any, value: object, where: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is float and is_number and _is_finite(typing.cast(float, value)):
         return value
+    if kind is int and is_number and abs(typing.cast(float, value)) > LARGEST_INTEGER:
+        raise ValueError(f"`{where}` is `{value}`, expected a whole number of at most 63 bits")
     if kind is not float and type(value) is kind:
         return value
     raise ValueError(f"`{where}` is `{value}`, expected {_WORDS[kind]}")

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from edgetrain.errors import DataError
 from edgetrain.files.atomic_file import replaced_file
 from edgetrain.files.encrypted import MAGIC, EncryptedReader, Readable, SealedFileError, Writable, encrypting
+from edgetrain.files.regular_file import irregular_kind
 from edgetrain.files.secret_key import SecretKey
 
 
@@ -45,15 +46,26 @@ def reading(file: BinaryIO, key: SecretKey | None, role: str) -> Readable:
 
 
 def protected_bytes(path: Path, key: SecretKey | None) -> bytes:
-    """What `protected_file` wrote. Raises `OSError`, and `DataError` where it cannot be decrypted."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no regular file")
+    """What `protected_file` wrote. Raises `OSError`, and `DataError` where it is no file or cannot be decrypted."""
+    with opened_regular(path) as file:
         try:
             return reading(file, key, path.name).read()
         except SealedFileError as error:
             raise cannot_decrypt(path, error) from error
+
+
+def opened_regular(path: Path, *, flags: int = 0) -> BinaryIO:
+    """The file, open to be read. Raises `OSError`, and `DataError` for a folder, a pipe or a device in its place."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):  # a pipe would be waited for
+        os.close(descriptor)
+        raise DataError(
+            f"`{path}` is {irregular_kind(path) or 'a folder'}, not a file",
+            why="the run did not write it",
+            fix="restore the file from a copy, or start the run again",
+        )
+    return os.fdopen(descriptor, "rb")
 
 
 def cannot_decrypt(path: Path, error: SealedFileError) -> DataError:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import stat
 
 from edgetrain.errors import DataError
 from edgetrain.files.encrypted import SealedFileError
 from edgetrain.files.sealed import is_sealed, is_whole_model
 from edgetrain.files.secret_key import read_key
-from edgetrain.run.files.protected import cannot_decrypt, reading
+from edgetrain.run.files.protected import cannot_decrypt, opened_regular, reading
 from edgetrain.run.files.run_folder import RunFolder
 from edgetrain.run.files.trained import read_recipe
 
@@ -24,7 +23,7 @@ def trained_onnx(folder: RunFolder) -> bytes:
     recipe = read_recipe(folder)
     finish = f"edgetrain fit {recipe.name} --resume --out {shlex.quote(str(folder.path))}"
     try:
-        descriptor = os.open(folder.model, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = opened_regular(folder.model, flags=os.O_NOFOLLOW)
     except FileNotFoundError as error:
         raise DataError(
             f"`{folder.path}` holds no trained model",
@@ -33,9 +32,7 @@ def trained_onnx(folder: RunFolder) -> bytes:
         ) from error
     except OSError as error:
         raise _unusable(folder, "it is a link, or cannot be read") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _unusable(folder, "it is no regular file")
+    with opened as file:
         try:
             model = reading(file, read_key(recipe.security.key), folder.model.name).read()
         except SealedFileError as error:

@@ -41,7 +41,17 @@ def test_every_other_exception_has_words_and_a_code(error: BaseException, code: 
     assert found.fix
 
 
-def test_an_error_that_is_its_own_cause_is_told_all_the_same() -> None:
+def test_a_path_that_is_too_long_is_the_users_to_shorten() -> None:
+    error = as_edgetrain_error(OSError(errno.ENAMETOOLONG, "File name too long", "b" * 5000))
+    assert error.exit_code == 2
+    assert len(error.what) < 200
+
+
+def test_a_descriptor_is_not_told_as_a_path() -> None:
+    assert "`3`" not in as_edgetrain_error(IsADirectoryError(errno.EISDIR, "Is a directory", 3)).what
+
+
+def test_an_error_that_is_its_own_cause_is_told() -> None:
     error = EdgetrainError("what")
     error.__cause__ = ValueError("on the way")
     error.__cause__.__cause__ = error

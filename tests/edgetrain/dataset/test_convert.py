@@ -204,6 +204,11 @@ def test_resizing_by_itself_is_told_with_an_example(
     assert not fitting_note(pictures.astype(np.float32), {"x": (shape, "float32")}, Conversion())
 
 
+def test_durations_are_no_numbers() -> None:
+    with pytest.raises(DataError, match="timedelta"):
+        check_sample(np.zeros((1, 8, 8), "m8[s]"), {"image": ((1, 8, 8), "float32")}, Conversion())
+
+
 def test_complex_numbers_are_refused_and_not_cut() -> None:
     with pytest.raises(DataError, match="complex numbers"):
         check_sample(np.zeros((1, 8, 8), np.complex64), {"image": ((1, 8, 8), "float32")}, Conversion())

@@ -366,6 +366,8 @@ def test_a_file_that_changes_between_its_two_readings_is_not_trusted(
         {"step": "1"},
         {"step": True},
         {"step": -1},
+        {"step": 10**30},
+        {"best": {"value": 1.0, "step": 10**30, "epoch": 1, "stale_epochs": 0}},
         {"position": [0]},
         {"position": ["a", 1]},
         {"position": 5},

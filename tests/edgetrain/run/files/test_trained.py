@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from edgetrain.errors import DataError, UsageError
 from edgetrain.recipes import load_recipe
 from edgetrain.run.files.checkpoint import BEST, NEWEST, PREVIOUS, Progress, save_checkpoint
+from edgetrain.run.files.folders import has_our_recipe
 from edgetrain.run.files.run_folder import RunFolder
-from edgetrain.run.files.trained import open_run, read_recipe, trained_checkpoint
+from edgetrain.run.files.trained import open_run, read_reading, read_recipe, trained_checkpoint
+from edgetrain.run.files.trained_onnx import trained_onnx
 from edgetrain.run.loop.early_stopping import Best
 
 
@@ -59,3 +62,23 @@ def test_overrides_apply_to_the_stored_recipe(tmp_path: Path) -> None:
     assert (recipe.train.batch, recipe.train.epochs) == (4, 2)
     with pytest.raises(UsageError, match=r"train\.bach"):
         read_recipe(folder, ("train.bach=2",))
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_in_the_place_of_one_is_named(kind: str, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.recipe.write_text(load_recipe("digits").to_json())
+    for path in (folder.reading, folder.model):
+        path.mkdir() if kind == "folder" else os.mkfifo(path)
+    with pytest.raises(DataError, match=f"reading.json` is a {kind}"):
+        read_reading(folder, None)
+    folder.reading.rmdir() if kind == "folder" else folder.reading.unlink()
+    with pytest.raises(DataError, match=f"model.onnx` is a {kind}"):
+        trained_onnx(folder)
+
+
+def test_a_pipe_in_the_place_of_the_recipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(RunFolder(tmp_path).recipe)
+    assert not has_our_recipe(tmp_path)
+    with pytest.raises(DataError, match="is a pipe"):
+        read_recipe(RunFolder(tmp_path))
