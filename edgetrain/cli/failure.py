@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Mapping
 
 from edgetrain.errors import DataError, DeviceError, EdgetrainError, InternalError, InterruptedRunError, UsageError
+from edgetrain.free_memory import address_space_bytes
+from edgetrain.units import show_bytes
 from edgetrain_tuner.cache.errors import AddressError, CacheError, UnreachableError
 
 EXIT_CODES: Mapping[int, str] = {
@@ -22,6 +24,7 @@ EXIT_CODES: Mapping[int, str] = {
     130: "stopped by a signal",
 }
 
+_TO_TRAIN, _TO_COMPILE = 210_000_000, 600_000_000  # addresses, measured with `ulimit -v` on two cores
 _SHOWN = 100  # of a path that is too long
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _NO_MEMORY = os.strerror(errno.ENOMEM)
@@ -36,9 +39,7 @@ _FIXES: Mapping[int, str] = {
 def as_edgetrain_error(error: BaseException) -> EdgetrainError:
     """The error itself where it is ours, else the one of ours that says the same."""
     if _is_out_of_memory(error):  # first: nothing more may be imported
-        return DeviceError(
-            "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
-        )
+        return _out_of_memory(address_space_bytes())
     import sqlite3  # here, because a command that goes well has no use for it
 
     match error:
@@ -74,6 +75,22 @@ def as_edgetrain_error(error: BaseException) -> EdgetrainError:
         f"internal error: {type(error).__name__}: {error}",
         why="this is a bug in edgetrain",
         fix="run it again with -v, and report the command and the traceback",
+    )
+
+
+def _out_of_memory(addresses_bytes: int | None) -> DeviceError:
+    if addresses_bytes is None:
+        return DeviceError(
+            "this machine is out of memory", fix="close other programs, lower train.batch, or set a --budget"
+        )
+    needs = (
+        f"training the smallest models needs about {show_bytes(_TO_TRAIN)}, compiling them {show_bytes(_TO_COMPILE)}"
+    )
+    is_known = addresses_bytes < _TO_COMPILE
+    return DeviceError(
+        f"out of memory: the limit of this shell is {show_bytes(addresses_bytes)} of addresses",
+        why=needs if is_known else "",
+        fix="raise it: `ulimit -v unlimited`",
     )
 
 

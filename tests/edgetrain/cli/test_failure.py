@@ -10,6 +10,7 @@ from edgetrain.cli import entry
 from edgetrain.cli.command import Verb
 from edgetrain.cli.failure import as_edgetrain_error
 from edgetrain.errors import ERRORS, EdgetrainError
+from edgetrain.units import show_bytes
 
 
 def full(path: str) -> OSError:
@@ -39,6 +40,17 @@ def test_every_other_exception_has_words_and_a_code(error: BaseException, code: 
     assert found.exit_code == code
     assert told in found.what
     assert found.fix
+
+
+@pytest.mark.parametrize(("limit", "is_known"), [(204_800_000, True), (8_000_000_000, False)])
+def test_a_limit_on_addresses_is_told_with_what_is_needed(
+    limit: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgetrain.cli.failure.address_space_bytes", lambda: limit)
+    error = as_edgetrain_error(MemoryError())
+    assert (error.exit_code, error.fix) == (6, "raise it: `ulimit -v unlimited`")
+    assert ("needs about 210MB" in error.why) == is_known
+    assert show_bytes(limit) in error.what
 
 
 def test_a_path_that_is_too_long_is_the_users_to_shorten() -> None:
