@@ -27,6 +27,7 @@ FORMAT = "edgetrain.recipe/1"
 MOST_CLASSES, MOST_BATCH = 1 << 24, 1 << 20
 MOST_PIXELS_A_SIDE = 1 << 14  # of a resized picture
 MOST_CHANNELS = 1 << 12
+MOST_BYTES = 1 << 24  # of a file, at either end
 LEAST_NUMBER = 1.2e-38  # to divide by: kernels compute in 32 bits, where a smaller one is 0
 TOP: Mapping[str, int] = {f"top-{count}": count for count in (2, 3, 5, 10)}  # metrics: the right class is among so many
 # Each loss with the metrics that make sense for its labels, the default one first.
@@ -75,11 +76,13 @@ class ModelSection:
 class AudioSection:
     """`data.format = "wav"`: a clip as log-mel features, one row for each mel band."""
 
-    sample_rate: int = setting(16000, minimum=1000)  # clips of another rate are resampled
-    seconds: float = setting(1.0, above=0)  # of each clip: its loudest stretch; shorter ones are padded with silence
-    mels: int = setting(40, minimum=1)
-    window_ms: float = setting(25.0, above=0)
-    hop_ms: float = setting(10.0, above=0)
+    sample_rate: int = setting(16000, minimum=1000, maximum=1_000_000)  # clips of another rate are resampled
+    seconds: float = setting(
+        1.0, above=0, maximum=3600
+    )  # of each clip: its loudest stretch; shorter ones are padded with silence
+    mels: int = setting(40, minimum=1, maximum=4096)
+    window_ms: float = setting(25.0, above=0, maximum=60_000)
+    hop_ms: float = setting(10.0, above=0, maximum=60_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +109,8 @@ class SeriesSection:
 class BytesSection:
     """`data.format = "bytes"`: the first and last bytes of files, one token for each byte."""
 
-    first: int = setting(1024, minimum=0)
-    last: int = setting(1024, minimum=0)
+    first: int = setting(1024, minimum=0, maximum=MOST_BYTES)
+    last: int = setting(1024, minimum=0, maximum=MOST_BYTES)
     padding: int = setting(256, minimum=0, maximum=65535)  # the token where a file is shorter
     endings: tuple[str, ...] = setting(())  # classes by file name, like ".py"; empty: a sub-folder for each class
     most_per_class: int = setting(1000, minimum=1)
@@ -125,7 +128,7 @@ class AugmentSection:
     contrast: float = setting(0.0, minimum=0, below=1)  # pictures: times so much round their mean
     saturation: float = setting(0.0, minimum=0, below=1)  # colour pictures: times so much round their grey
     cutout: float = setting(0.0, minimum=0, below=1)  # side of a blank rectangle, as a share of the picture's
-    noise: float = setting(0.0, minimum=0)  # standard deviation, as a share of the sample's own
+    noise: float = setting(0.0, minimum=0, maximum=1000)  # standard deviation, as a share of the sample's own
     mixup: float = setting(0.0, minimum=0)  # alpha of Beta(alpha, alpha): two samples and their labels are mixed
     cutmix: float = setting(0.0, minimum=0)  # alpha, too: a rectangle of another picture, and its share of the label
 
@@ -211,7 +214,7 @@ class UpdateSection:
     alpha: float = setting(16.0, above=0)  # "lora": the adapters' product is scaled by alpha / rank
     targets: tuple[str, ...] = setting(("*",))  # "lora": globs over weights of MatMul, Gemm and Conv
     budget: str = setting("")  # "sparse": bytes for gradients, optimizer state and activations kept, like "100kB"
-    calibrate: int = setting(4, minimum=1)  # "sparse": batches that decide what is worth training
+    calibrate: int = setting(4, minimum=1, maximum=1 << 16)  # "sparse": batches that decide what is worth training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,6 +438,10 @@ def _contradictions(recipe: Recipe) -> list[str]:
             "`security.key` says where the key is: `env:NAME`, `file:PATH` or `keyring:SERVICE/NAME`, not the key",
         ),
         (not recipe.model.source, "`model.source` is empty: name an .onnx file, or `zoo:` and a model"),
+        (
+            0 < train.focal_gamma < LEAST_NUMBER,
+            f"`train.focal_gamma` is {train.focal_gamma}: in 32 bits that is 0, so write 0, or {LEAST_NUMBER} or more",
+        ),
         (update.mode == "names" and not update.names, "`update.mode` is `names` and `update.names` is empty"),
         (
             update.mode not in ("names", "lora") and bool(update.names),

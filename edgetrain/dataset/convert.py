@@ -131,7 +131,8 @@ def convert(sample: Array, out: Array, conversion: Conversion, change: Change | 
     if value.size != out.size or (value.ndim == out.ndim and value.shape != out.shape):
         raise _mismatch(sample.shape, value.shape, out.shape)
     np.copyto(out, value.reshape(out.shape), casting="same_kind" if value.dtype.kind == "f" else "unsafe")
-    _normalise(out, conversion)
+    with np.errstate(all="ignore"):  # what comes of it is looked at
+        _normalise(out, conversion)
     if not np.isfinite(out).all():
         raise DataError("a sample holds NaN or infinity", fix="remove or repair it")
 
