@@ -182,3 +182,10 @@ def test_a_folder_has_one_address_however_it_is_written(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("name", ["x.json", "../" + "0" * 61 + ".json", "0" * 64, "0" * 64 + ".json.json", ""])
 def test_other_files_are_no_entries(name: str) -> None:
     assert id_of_name(name) is None
+
+
+@pytest.mark.parametrize("begin", ["", "https://host/", "git@host:"])
+def test_an_address_that_is_too_long_to_be_remembered_is_refused(begin: str) -> None:
+    with pytest.raises(AddressError, match="no address") as caught:
+        normal_address(begin + "b" * 5000)
+    assert "at most 1000" in caught.value.why

@@ -16,10 +16,13 @@ from edgetrain_tuner.cache.remotes.s3 import S3Remote
 
 _SCHEME = re.compile(r"([a-z0-9+]+)://")
 _SHELL_GIT = re.compile(r"\w[\w.-]*@\w[\w.-]*:[\w./~-]+")  # git@host:team/schedules.git
+_MOST_LETTERS = 1000  # with a folder before it and escapes it stays a line that `teams` reads back
 
 
 def normal_address(words: str) -> str:
     """The one spelling under which a remote is remembered: folders become absolute. Raises `AddressError`."""
+    if len(words) > _MOST_LETTERS:
+        raise AddressError("this is no address", why=f"it has {len(words)} characters, and at most {_MOST_LETTERS} do")
     if _SHELL_GIT.fullmatch(words):
         return words
     match = _SCHEME.match(words)
