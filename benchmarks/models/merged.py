@@ -56,6 +56,15 @@ def merged_in_place(proto: onnx.ModelProto) -> onnx.ModelProto:
     return found
 
 
+def held_by_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """As some exporters write weights: each in a `Constant` node, and none stored."""
+    found = onnx.ModelProto()
+    found.CopyFrom(proto)
+    constants = [onnx.helper.make_node("Constant", [], [t.name], value=t) for t in found.graph.initializer]
+    _replace(found, [], [*constants, *found.graph.node])
+    return found
+
+
 def _replace(proto: onnx.ModelProto, initializers: list[onnx.TensorProto], nodes: list[onnx.NodeProto]) -> None:
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(initializers)

@@ -10,6 +10,7 @@ from edgetrain.model.evaluation_form import evaluation_form
 from edgetrain.model.export_warnings import export_warnings
 from edgetrain.model.restore_biases import restore_biases
 from edgetrain.model.separate_roles import separate_roles
+from edgetrain.model.store_constants import store_constants
 from edgetrain.model.tie_copies import tie_copies
 
 
@@ -26,7 +27,7 @@ def undo_exporter(proto: Any, *, separate: Sequence[str] = (), tie: Sequence[str
     """Raises as `separate_roles`. `proto` itself stays as it is."""
     evaluated = evaluation_form(proto)
     restored = restore_biases(evaluated.model)
-    separated = separate_roles(restored.model, separate=separate, tie=tie)
+    separated = separate_roles(store_constants(restored.model), separate=separate, tie=tie)
     tied = tie_copies(separated.model, separate=separate)
     return Undone(
         model=tied.model,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 
 from benchmarks.models import small_networks as models
-from benchmarks.models.merged import merged_by_identity, merged_in_place, untrained_batch_norm_cnn
+from benchmarks.models.merged import held_by_constants, merged_by_identity, merged_in_place, untrained_batch_norm_cnn
 from benchmarks.references.torch_reference import train_in_torch
 from benchmarks.references.trained import VALUE_TOLERANCE, assert_agrees, make_batches, relative_difference
 from benchmarks.references.workshop import Workshop
@@ -29,6 +31,14 @@ def test_tensors_that_identities_name_train_as_copies_do(workshop: Workshop) -> 
 def test_tensors_that_only_their_readers_tell_apart_train_as_copies_do(workshop: Workshop) -> None:
     copies = untrained_batch_norm_cnn()
     found = workshop.train_model(merged_in_place(copies), BATCHES, OPTIONS, learning_rate=RATE)
+    wanted = train_in_torch(copies, BATCHES, OPTIONS, learning_rate=RATE)
+    assert relative_difference(np.array(found.losses), np.array(wanted.losses)) < VALUE_TOLERANCE
+
+
+@pytest.mark.parametrize("merge", [merged_by_identity, merged_in_place])
+def test_weights_of_constant_nodes_train_as_copies_do(workshop: Workshop, merge: Any) -> None:
+    copies = untrained_batch_norm_cnn()
+    found = workshop.train_model(held_by_constants(merge(copies)), BATCHES, OPTIONS, learning_rate=RATE)
     wanted = train_in_torch(copies, BATCHES, OPTIONS, learning_rate=RATE)
     assert relative_difference(np.array(found.losses), np.array(wanted.losses)) < VALUE_TOLERANCE
 
