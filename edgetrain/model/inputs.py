@@ -70,7 +70,10 @@ def bind_inputs(
         bound[entry.name] = shape
         problems += _problems(entry, shape, batch=batch, leads=i == 0, was_given=entry.name in given)
     if problems:
-        raise _unsettled(problems, [f"{d.name}: {d.shown}" for d in declared])
+        first = next((d for d in declared if d.name in bound), None)
+        shape = bound[first.name] if first and first.name not in given else ()
+        is_fixed = len(problems) == 1 and all(d > 0 for d in shape) and shape[:1] not in ((), (batch,))
+        raise _unsettled(problems, [f"{d.name}: {d.shown}" for d in declared], batch=shape[0] if is_fixed else None)
     if not bound:
         raise ModelError("the model has no inputs", fix="export the model with its input as a graph input")
     rebound = rebound and any(d.dims[:1] == (1,) for d in declared if d.name in bound and d.name not in given)
@@ -131,10 +134,12 @@ def _problems(entry: _Declared, shape: tuple[int, ...], *, batch: int, leads: bo
     return []
 
 
-def _unsettled(problems: Sequence[str], inputs: Sequence[str]) -> ModelError:
+def _unsettled(problems: Sequence[str], inputs: Sequence[str], *, batch: int | None) -> ModelError:
+    """`batch`: the one that the file fixes, where nothing else is wrong."""
+    sizes = "set its sizes without the batch, like `'model.inputs.NAME=[3, 224, 224]'`"
+    setting = sizes if batch is None else f"set `train.batch={batch}`"
     return ModelError(
         "the model's input shapes are not settled: " + "; ".join(problems),
         why=f"a training graph is compiled for fixed sizes; the file declares {', '.join(inputs) or 'no inputs'}",
-        fix="set its sizes without the batch, like `'model.inputs.NAME=[3, 224, 224]'`, set train.batch to the fixed "
-        "batch, or export the model with a dynamic first dimension",
+        fix=f"{setting}, or export the model with a dynamic first dimension",
     )

@@ -68,8 +68,9 @@ def test_a_one_beside_a_symbolic_batch_is_no_batch() -> None:
 
 def test_a_fixed_batch_that_contradicts_is_named_with_both_numbers() -> None:
     assert _bind({"x": [4, 3]}, batch=4).shapes == {"x": (4, 3)}
-    with pytest.raises(ModelError, match="input `x` has a fixed batch of 4, not 8"):
+    with pytest.raises(ModelError, match="input `x` has a fixed batch of 4, not 8") as caught:
         _bind({"x": [4, 3]}, batch=8)
+    assert "`train.batch=4`" in caught.value.fix
 
 
 def test_every_input_with_unknown_dimensions_is_listed() -> None:
@@ -77,6 +78,9 @@ def test_every_input_with_unknown_dimensions_is_listed() -> None:
         _bind({"a": ["n", "length", 3], "b": ["n", 3, "width"]})
     assert "input `a` has unknown dimensions ['n', 'length', '3']" in caught.value.what
     assert "input `b` has unknown dimensions ['n', '3', 'width']" in caught.value.what
+    assert "model.inputs.NAME" in caught.value.fix
+    with pytest.raises(ModelError, match="unknown dimensions") as caught:
+        _bind({"x": [4, "width"]}, batch=8)
     assert "model.inputs.NAME" in caught.value.fix
 
 
