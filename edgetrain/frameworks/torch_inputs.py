@@ -15,6 +15,7 @@ from edgetrain.dataset.samples import Array, Dataset
 from edgetrain.errors import UsageError
 from edgetrain.recipes import Recipe
 
+_NUMBERS = "biuf"  # NumPy's kinds
 _LEAST_ROWS = 2  # a batch of one is where exporters take the batch for a constant
 
 
@@ -98,6 +99,12 @@ def _calls(module: Any, rows: Sequence[Any]) -> Iterator[Call]:
 
 def _forms(batch: Array) -> Iterator[Array]:
     """What a sample can become, the likeliest first: `edgetrain.dataset.convert` makes the same of it in training."""
+    if batch.dtype.kind not in _NUMBERS:
+        raise UsageError(
+            f"the samples hold {'texts' if batch.dtype.kind in 'US' else batch.dtype}, not numbers",
+            why="a module takes tensors, and what it makes of anything else is not known",
+            fix="turn them into numbers first, like texts into token ids, or export the module to ONNX yourself",
+        )
     is_whole = batch.dtype.kind in "iub"
     values = batch.astype(np.float32) / np.float32(255) if batch.dtype == np.uint8 else batch.astype(np.float32)
     shapes = [batch.shape]

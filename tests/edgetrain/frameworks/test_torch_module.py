@@ -159,6 +159,13 @@ def test_data_that_does_not_fit_is_told_with_what_the_module_says() -> None:
     assert "[4, 5] float32: mat1 and mat2" in raised.value.why
 
 
+@pytest.mark.parametrize("sample", [np.array("good news"), {"x": np.array("good news")}])
+def test_texts_are_told_from_numbers(sample: Any) -> None:
+    with pytest.raises(UsageError, match="hold texts, not numbers") as raised:
+        fitting_call(nn.Linear(7, 2), [sample] * 3)
+    assert "token ids" in raised.value.fix
+
+
 def test_a_module_with_nothing_to_train_is_refused(tmp_path: Path) -> None:
     module = nn.Linear(5, 2).requires_grad_(False)
     with pytest.raises(UsageError, match="no parameter to train") as raised:
