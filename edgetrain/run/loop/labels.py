@@ -9,7 +9,7 @@ import numpy as np
 
 from edgetrain.dataset.batches import check_labels
 from edgetrain.dataset.label_rows import padded_rows
-from edgetrain.dataset.samples import Dataset, Part
+from edgetrain.dataset.samples import Array, Dataset, Part
 from edgetrain.errors import DataError
 from edgetrain.graph.ir import LABELS, TrainGraph, evaluated
 from edgetrain.recipes import CLASS_LOSSES, VALUE_LOSSES
@@ -66,11 +66,22 @@ def _require_row_shape(part: Part, wanted: tuple[int, ...], *, name: str) -> Non
     is_class = not found and len(wanted) == 1 and np.issubdtype(part.labels.dtype, np.integer)
     if is_class or math.prod(found) == math.prod(wanted):
         return
+    if not wanted and _are_one_hot(part.labels):
+        raise DataError(
+            f"the labels in {name} are rows with a one at the class, and the loss takes the class itself",
+            why=f"labels have the shape {part.labels.shape}",
+            fix="give each sample's class as one number, in NumPy `labels.argmax(axis=1)`",
+        )
     raise DataError(
         f"each label in {name} has {_numbers(found)}, and the model puts out {_numbers(wanted)} for a sample",
         why=f"labels have the shape {part.labels.shape}",
         fix=f"give labels of {_numbers(wanted)} each, or a model with {_numbers(found)} in its output",
     )
+
+
+def _are_one_hot(labels: Array) -> bool:
+    rows = labels.ndim == 2 and labels.shape[1] > 1
+    return bool(rows and ((labels == 0) | (labels == 1)).all() and (labels.sum(axis=1) == 1).all())
 
 
 def _numbers(shape: tuple[int, ...]) -> str:

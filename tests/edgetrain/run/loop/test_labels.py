@@ -78,3 +78,12 @@ def test_whole_numbers_to_predict_are_values_whatever_shape_they_come_in(shape: 
 
 def test_rows_of_whole_numbers_to_predict_are_values() -> None:
     assert fitted(np.arange(18).reshape(6, 3), 3).labels.dtype == np.float32
+
+
+def test_rows_with_a_one_at_the_class_are_answered_with_the_way_to_classes() -> None:
+    part = dataset(np.eye(3, dtype=np.float32)[[0, 2, 1, 1]]).train
+    tensors = {**graph(3).tensors, LABELS: Tensor(name=LABELS, shape=(4,), dtype="int64", role=Role.INPUT)}
+    classes = TrainGraph(name="g", tensors=tensors, functions={})
+    with pytest.raises(DataError, match="rows with a one at the class") as raised:
+        fitting_part(part, "cross-entropy", classes, "y", name="the training part")
+    assert "labels.argmax(axis=1)" in raised.value.fix
