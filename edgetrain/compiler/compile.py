@@ -26,7 +26,7 @@ from edgetrain.compiler.schedules import (
 from edgetrain.compiler.search.trials import TRIALS, TrialReport, TrialTerms, read_trials
 from edgetrain.compiler.tuner_view import schedule_target
 from edgetrain.compiler.versions import tool_identity
-from edgetrain.files.build_cache import BuildCache, cache_key
+from edgetrain.files.build_cache import OBJECTS, BuildCache, cache_key
 from edgetrain.files.scratch import scratch_folder
 from edgetrain.graph.options import TrainOptions
 from edgetrain.locate import builds_limit_bytes
@@ -34,8 +34,6 @@ from edgetrain.progress import ReportProgress
 from edgetrain.units import show_bytes
 
 log = logging.getLogger(__name__)
-
-_OBJECTS = "objects"  # beside the entries of the build cache, whose names are hexadecimal
 
 
 def compile_graph(
@@ -131,7 +129,7 @@ def _compile(
         "stores": stores.to_json() if stores is not None else None,
         "terms": terms.to_json() if terms is not None else None,
     }
-    job = {"job": "compile", "request": request.to_json(), "out": str(out), "objects": str(cache.root / _OBJECTS)}
+    job = {"job": "compile", "request": request.to_json(), "out": str(out), "objects": str(cache.root / OBJECTS)}
     run_compiler({**job, **choosing}, progress)
 
 

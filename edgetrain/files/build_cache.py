@@ -24,9 +24,11 @@ from edgetrain_tuner import disk
 log = logging.getLogger(__name__)
 
 INDEX = "entry.json"
+OBJECTS = "objects"  # compiled kernels, beside the entries, whose names are hexadecimal
 
 _FORMAT = "edgetrain.cache/1"
 _KEY = re.compile(r"[0-9a-f]{64}\Z")
+_UNFINISHED = re.compile(r"\..+-")
 _ATTEMPTS = 8  # each lost race means that another process stored the same entry
 _YOUNG_S = 3600.0  # from one stage of a job to the next that reads it
 
@@ -72,7 +74,9 @@ class BuildCache:
 
     def sweep(self) -> int:
         """Removes what killed processes left of builds that they did not finish; returns how many folders."""
-        return sweep(self.root.glob("*/.*-*")) + sweep(self.root.glob(".*-*"))
+        kinds = [path for path in _listed(self.root) if not path.name.startswith(".")]
+        places = (self.root, *kinds, *_listed(self.root / OBJECTS))
+        return sweep(path for place in places for path in _listed(place) if _UNFINISHED.match(path.name))
 
     def trim(self, most_bytes: int) -> int:
         """Removes what was used longest ago until the rest takes at most so much; returns how many bytes went."""
@@ -120,6 +124,14 @@ class BuildCache:
         return self.root / key[:2] / key[2:]
 
 
+def _listed(folder: Path) -> list[Path]:
+    """What is in the folder; nothing, where another process has removed it or it is none."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
 @contextmanager
 def _disk_errors(place: Path) -> Iterator[None]:
     try:
@@ -158,7 +170,7 @@ class _Thing:
 
 
 def _things(root: Path) -> Iterator[_Thing]:
-    for path in (*root.glob("[0-9a-f]*/[0-9a-f]*"), *root.glob("objects/*/[0-9a-f]*")):
+    for path in (*root.glob("[0-9a-f]*/[0-9a-f]*"), *root.glob(f"{OBJECTS}/*/[0-9a-f]*")):
         with contextlib.suppress(OSError):  # it went meanwhile
             files = [path / INDEX, *_files_below(path).values()] if path.is_dir() else [path]
             sizes = [file.stat().st_size for file in set(files)]

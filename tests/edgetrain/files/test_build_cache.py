@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
+from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 from edgetrain.errors import InternalError
 from edgetrain.files.build_cache import INDEX, BuildCache, cache_key, held
+from edgetrain.files.scratch import OWNER
 
 KEY = cache_key("workload", {"target": "host"})
 
@@ -193,3 +197,37 @@ def test_compiled_kernels_count_and_go_too(tmp_path: Path) -> None:
     os.utime(path, (1.0, 1.0))
     assert BuildCache(tmp_path).trim(100) == 500
     assert not path.exists()
+
+
+def left_by_a_killed_process(place: Path) -> Path:
+    place.mkdir(parents=True)
+    (place / OWNER).touch()
+    os.utime(place, (1.0, 1.0))
+    return place
+
+
+@pytest.mark.parametrize("name", [".new-a1b2", "ab/.cdef-a1b2", "objects/ab/.cdef-a1b2"])
+def test_what_a_killed_process_left_anywhere_is_swept(name: str, tmp_path: Path) -> None:
+    left = left_by_a_killed_process(tmp_path / name)
+    entry = fill(BuildCache(tmp_path), "entry", used_at=1_000_000.0)
+    assert BuildCache(tmp_path).sweep() == 1
+    assert not left.exists()
+    assert entry.exists()
+
+
+def test_a_folder_that_goes_while_it_is_looked_at_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when two processes sweep at once, or one of them finishes its build."""
+    goes = [left_by_a_killed_process(tmp_path / name) for name in ("ab", ".new-a1b2")]
+
+    def missing(listed: Callable[..., Any]) -> Callable[..., Any]:
+        def look(folder: Any) -> Any:
+            if not isinstance(folder, int) and Path(folder) in goes:
+                shutil.rmtree(folder, ignore_errors=True)
+            return listed(folder)
+
+        return look
+
+    monkeypatch.setattr(os, "listdir", missing(os.listdir))
+    monkeypatch.setattr(os, "scandir", missing(os.scandir))
+    BuildCache(tmp_path).sweep()
+    assert not goes[0].exists()
