@@ -59,7 +59,7 @@ DEFECTS: tuple[Claim, ...] = (
         holds="Nothing is left behind",
         tried="commands that are stopped or killed while they compile and train",
         tests=(
-            f"{_CLI}/test_leftovers.py::test_no_command_leaves_temporary_files",
+            f"{_CLI}/test_leftovers.py::test_a_command_leaves_nothing_but_what_it_keeps_and_the_commands_of_the_page_remove_that",
             f"{_CLI}/test_leftovers.py::test_a_command_that_is_stopped_while_it_compiles_leaves_no_temporary_files",
             f"{_FILES}/test_scratch.py",
             "tests/edgetrain/compiler/test_client.py::test_the_compiler_does_not_outlive_the_command",

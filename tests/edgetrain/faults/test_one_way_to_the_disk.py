@@ -54,7 +54,6 @@ _OTHERS: Mapping[str, str] = {
     "edgetrain/run/engines/": "a file without a name; what pages",
     "edgetrain/run/limits/broker.py": "claims of jobs that live, gone with them",
     "edgetrain/run/limits/exchange.py": "locks of a folder that is there",
-    "edgetrain/run/files/trained_onnx.py": "reads",
     "edgetrain/run/sensors/": "a probe without a name; switches of the kernel's",
     "edgetrain/toolchain/": "temporary, and inside an entry of the cache that has no place yet",
     "edgetrain_tuner/cache/remotes/folder.py": "reads",

@@ -61,7 +61,7 @@ def test_measured_memory_is_within_planned_and_planned_within_budget(
     build_cache: BuildCache, unplanned: RunReport, tmp_path: Path
 ) -> None:
     beside_bytes = compile_job(_job(build_cache)).beside.resident_bytes
-    budget = unplanned.planned_peak_bytes * 8 // 10 + beside_bytes
+    budget = unplanned.planned_peak_bytes * 9 // 10 + beside_bytes
     report = fit(_job(build_cache, budget=budget), tmp_path)
     assert report.measured_peak_bytes <= report.planned_peak_bytes
     assert report.measured_peak_bytes > 0.9 * report.planned_peak_bytes

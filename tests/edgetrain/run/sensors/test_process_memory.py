@@ -12,6 +12,7 @@ from edgetrain.run.sensors.process_memory import Resident, grown_bytes, reset_pe
 
 _TOUCHED_BYTES = 32 << 20
 _PAGES = 40  # fewer than the system's own counters tell apart
+_NOISE = 16  # pages that Python may take meanwhile
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc")
 
@@ -46,7 +47,7 @@ def test_what_is_still_there_is_counted_page_by_page() -> None:
         after = resident_bytes()
     assert before is not None
     assert after is not None
-    assert _PAGES <= (after - before) / mmap.PAGESIZE < _PAGES + 4
+    assert _PAGES <= (after - before) / mmap.PAGESIZE < _PAGES + _NOISE
 
 
 @linux_only
@@ -70,7 +71,7 @@ def test_a_file_counts_from_when_it_is_mapped_and_not_again_when_the_system_read
         read = resident()
         assert before is not None
         assert read is not None
-        assert _PAGES <= read.growth_since(before) / mmap.PAGESIZE < _PAGES + 4
+        assert _PAGES <= read.growth_since(before) / mmap.PAGESIZE < _PAGES + _NOISE
         mapped.madvise(mmap.MADV_DONTNEED)
         dropped = resident()
         assert dropped is not None
@@ -78,8 +79,8 @@ def test_a_file_counts_from_when_it_is_mapped_and_not_again_when_the_system_read
         assert sum(mapped[page] for page in range(0, len(mapped), mmap.PAGESIZE)) == _PAGES * ord("1")
         again = resident()
     assert again is not None
-    assert again.growth_since(dropped) < 4 * mmap.PAGESIZE
-    assert again.growth_since(read) < 4 * mmap.PAGESIZE
+    assert again.growth_since(dropped) < _NOISE * mmap.PAGESIZE
+    assert again.growth_since(read) < _NOISE * mmap.PAGESIZE
 
 
 def test_a_system_without_proc_says_none_and_false(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
