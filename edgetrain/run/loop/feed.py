@@ -10,6 +10,7 @@ from edgetrain.dataset.batches import BatchStream, Position, evaluation_batches
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.samples import Dataset, Part
 from edgetrain.graph.ir import LABELS, TrainGraph
+from edgetrain.model.tensor_names import onnx_name
 from edgetrain.recipes import DataSection
 from edgetrain.run.engines.engine import Array
 
@@ -20,7 +21,8 @@ TEST = "test"
 def conversion_of(data: DataSection, graph: TrainGraph) -> Conversion:
     """How samples become what this graph reads, within its bounds."""
     bounds = dict(graph.input_bounds)
-    return replace(Conversion.of(data), label_bounds=bounds.pop(LABELS, None), bounds=bounds)
+    labels = bounds.pop(LABELS, None)
+    return replace(Conversion.of(data), label_bounds=labels, bounds={onnx_name(n): b for n, b in bounds.items()})
 
 
 class DatasetFeed:

@@ -11,6 +11,7 @@ from edgetrain.graph.ir import EVALUATE, evaluated
 from edgetrain.model.tensor_names import graph_name
 from edgetrain.run.engines.engine import Array, Engine
 from edgetrain.run.files.trained import TrainedRun, trained_engine
+from edgetrain.run.loop.feed import conversion_of
 from edgetrain.run.predict.task import Description, describe
 
 
@@ -37,4 +38,5 @@ def opened_run_model(run: TrainedRun, *, threads: int) -> Iterator[RunModel]:
     """The run's trained model on this machine. Raises as `trained_engine`."""
     description = describe(run.recipe, run.reading, run.program.graph, inputs=run.inputs, output=run.output)
     with trained_engine(run, threads=threads) as engine:
-        yield RunModel(engine=engine, description=description, bounds=run.program.graph.input_bounds)
+        conversion = conversion_of(run.recipe.data, run.program.graph)
+        yield RunModel(engine=engine, description=description, bounds=conversion.bounds)

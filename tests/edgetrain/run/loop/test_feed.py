@@ -8,7 +8,10 @@ import pytest
 from edgetrain.dataset.convert import Conversion
 from edgetrain.dataset.samples import Dataset, NamedSamples, Part
 from edgetrain.errors import DataError
-from edgetrain.run.loop.feed import DatasetFeed
+from edgetrain.graph.ir import LABELS, Role, Tensor, TrainGraph
+from edgetrain.model.tensor_names import graph_name
+from edgetrain.recipes import DataSection
+from edgetrain.run.loop.feed import DatasetFeed, conversion_of
 
 
 def feed_of(rows: int, *, batch: int) -> DatasetFeed:
@@ -70,3 +73,17 @@ def test_one_array_for_a_model_with_two_inputs_is_refused_by_name() -> None:
     two = {name: np.zeros((2, 1), np.float32) for name in ("left", "right")}
     with pytest.raises(DataError, match="left, right"):
         feed_of(4, batch=2).fill(two, np.zeros(2, np.int64))
+
+
+def test_bounds_are_by_the_names_of_the_file() -> None:
+    """Inside, an input may have another name than the file gives it: one that a graph uses itself gets a prefix."""
+    names = ("ids", "train.ids")
+    inputs = {
+        graph_name(name): Tensor(name=graph_name(name), shape=(2,), dtype="int64", role=Role.INPUT, bounds=(-6, 5))
+        for name in names
+    }
+    labels = Tensor(name=LABELS, shape=(2,), dtype="int64", role=Role.INPUT, bounds=(0, 1))
+    graph = TrainGraph(name="names", tensors={**inputs, LABELS: labels}, functions={})
+    conversion = conversion_of(DataSection(source="bundled:digits"), graph)
+    assert conversion.bounds == dict.fromkeys(names, (-6, 5))
+    assert conversion.label_bounds == (0, 1)
