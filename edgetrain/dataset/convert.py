@@ -21,6 +21,7 @@ from edgetrain.dataset.override_hint import override_hint
 from edgetrain.dataset.samples import Array, Sample, Samples
 from edgetrain.errors import DataError
 from edgetrain.recipes import DataSection
+from edgetrain.value_bounds import InputBounds
 
 _COLOUR_CHANNELS = (1, 3, 4)
 _LOOKED_AT = 8  # pictures whose size is compared with the model's input
@@ -38,7 +39,7 @@ class Conversion:
     interpolation: str = "bilinear"
     channels: int | None = None
     bounds: Bounds = field(default_factory=dict)  # of the model's inputs; a batch outside of them is refused
-    label_bounds: tuple[int, int] | None = None
+    label_bounds: InputBounds | None = None
 
     @staticmethod
     def of(data: DataSection) -> Conversion:

@@ -27,6 +27,7 @@ from edgetrain.graph.options import TrainOptions
 from edgetrain.graph.pooled_activations import activate_after_pooling
 from edgetrain.graph.products import product_weights
 from edgetrain.model.model import Array, Model
+from edgetrain.value_bounds import InputBounds
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ def _persistent_tensors(
     tensors: dict[str, Tensor] = {}
     initial: dict[str, Array] = {}
 
-    def add(name: str, shape: tuple[int, ...], dtype: str, role: Role, bounds: tuple[int, int] | None = None) -> None:
+    def add(name: str, shape: tuple[int, ...], dtype: str, role: Role, bounds: InputBounds | None = None) -> None:
         tensors[name] = Tensor(name=name, shape=shape, dtype=dtype, role=role, bounds=bounds)
 
     for name, value in model.parameters.items():

@@ -17,6 +17,7 @@ from typing import Any
 
 from edgetrain.errors import InternalError
 from edgetrain.files.texts import parse_json
+from edgetrain.value_bounds import InputBounds, PartBounds, from_plain, to_plain
 
 FORMAT = "edgetrain.graph/1"
 
@@ -48,8 +49,9 @@ DTYPE_BYTES: Mapping[str, int] = {
     "bool": 1,
 }
 
-# The types of inputs that may have bounds: those of labels and of places in a table.
+# The types of inputs that may have bounds, labels and places in a table, and of those of which parts may.
 BOUNDED_DTYPES = ("int64", "int32", "int16", "int8", "uint8")
+PART_BOUNDED_DTYPES = (*BOUNDED_DTYPES, "float32")
 
 
 class Role(StrEnum):
@@ -76,13 +78,20 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     role: Role
-    bounds: tuple[int, int] | None = (
-        None  # the lowest and the highest value that the host may write, where kernels care
-    )
+    bounds: InputBounds | None = None  # of what the host may write, where kernels care
 
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def rows(self) -> int:
+        """The samples of a batch, for an input."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def sample_elements(self) -> int:
+        return math.prod(self.shape[1:])
 
     @property
     def nbytes(self) -> int:
@@ -140,8 +149,8 @@ class TrainGraph:
         return tuple(t for t in self.persistent if t.bounds is not None and t.name in read)
 
     @property
-    def input_bounds(self) -> Mapping[str, tuple[int, int]]:
-        """The lowest and the highest value of those that have bounds, by name; labels are one of them."""
+    def input_bounds(self) -> Mapping[str, InputBounds]:
+        """The bounds of those that have some, by name; labels are one of them."""
         return {tensor.name: tensor.bounds for tensor in self.persistent if tensor.bounds is not None}
 
     def bytes_moved(self, op: Op) -> int:
@@ -158,7 +167,7 @@ class TrainGraph:
 def validate(graph: TrainGraph) -> None:
     """Checks the invariants of the module's docstring. Raises `InternalError` naming the first op that breaks one."""
     for tensor in graph.tensors.values():
-        if tensor.bounds is not None and (tensor.role is not Role.INPUT or tensor.dtype not in BOUNDED_DTYPES):
+        if tensor.bounds is not None and not _can_have(tensor, tensor.bounds):
             raise InternalError(f"the {tensor.role} `{tensor.name}` of type {tensor.dtype} cannot have bounds")
     for function, ops in graph.functions.items():
         written: set[str] = set()
@@ -186,6 +195,19 @@ def validate(graph: TrainGraph) -> None:
                 (written if tensor.is_temporary else updated).add(name)
 
 
+def _can_have(tensor: Tensor, bounds: InputBounds) -> bool:
+    if not isinstance(bounds, PartBounds):
+        return tensor.role is Role.INPUT and tensor.dtype in BOUNDED_DTYPES
+    is_whole = tensor.dtype in BOUNDED_DTYPES
+    limits = [limit for region in bounds.regions for limit in (region.lowest, region.highest)]
+    return (
+        tensor.role is Role.INPUT
+        and tensor.dtype in PART_BOUNDED_DTYPES
+        and all(region.end <= tensor.sample_elements for region in bounds.regions)
+        and not (is_whole and any(isinstance(limit, float) for limit in limits))
+    )
+
+
 def to_json(graph: TrainGraph) -> str:
     """Canonical text: the same graph gives the same bytes."""
     data = {
@@ -197,7 +219,7 @@ def to_json(graph: TrainGraph) -> str:
                 "shape": list(t.shape),
                 "dtype": t.dtype,
                 "role": str(t.role),
-                **({} if t.bounds is None else {"bounds": list(t.bounds)}),
+                **({} if t.bounds is None else {"bounds": to_plain(t.bounds)}),
             }
             for t in graph.tensors.values()
         ],
@@ -240,7 +262,8 @@ def _read(data: Mapping[str, Any]) -> TrainGraph:
             shape=_counts(t["shape"]),
             dtype=_known_type(t["dtype"]),
             role=Role(t["role"]),
-            bounds=_bounds(t.get("bounds")),
+            # Absent in graphs of programs from before there were bounds: what is fed to them is not checked.
+            bounds=None if t.get("bounds") is None else from_plain(t["bounds"]),
         )
         for t in data["tensors"]
     }
@@ -273,16 +296,6 @@ def _known_type(dtype: Any) -> str:
     if dtype not in DTYPE_BYTES:
         raise ValueError(f"unknown dtype `{dtype}`")
     return str(dtype)
-
-
-def _bounds(pair: Any) -> tuple[int, int] | None:
-    """Absent in graphs of programs from before there were bounds: what is fed to them is not checked."""
-    if pair is None:
-        return None
-    if not (isinstance(pair, list) and len(pair) == 2 and all(type(value) is int for value in pair)):
-        raise InternalError(f"bounds are two whole numbers, not {pair!r}")
-    lowest, highest = pair
-    return lowest, highest
 
 
 def without_bounds(graph: TrainGraph) -> TrainGraph:

@@ -11,6 +11,7 @@ from edgetrain.errors import UsageError
 from edgetrain.graph.autodiff import differentiate, emit_forward
 from edgetrain.graph.gradients.rule import Expr
 from edgetrain.graph.options import LossOptions
+from edgetrain.value_bounds import InputBounds
 
 Shape = tuple[int, ...]
 Emit = Callable[[Any, Expr, Expr], tuple[Expr, Expr]]  # (builder, output, labels) -> (loss, gradient of the output)
@@ -25,7 +26,7 @@ class Loss:
     label_dtype: str
     absorbs: str  # the final op this loss contains already: it works on that op's input
     class_axis: int = 1  # of the output: a softmax along another one is not absorbed
-    label_bounds: tuple[int, int] | None = None  # the lowest and the highest label that a kernel may meet
+    label_bounds: InputBounds | None = None  # of the labels that a kernel may meet
 
 
 MakeLoss = Callable[[LossOptions, Shape], Loss]

@@ -13,7 +13,7 @@ from typing import Any
 
 from edgetrain._tvm import relax
 from edgetrain.errors import ModelError, UnsupportedError
-from edgetrain.model.input_bounds import clipped_inputs, input_bounds
+from edgetrain.model.input_bounds import input_limits
 from edgetrain.model.inputs import bind_inputs
 from edgetrain.model.load import opset_of
 from edgetrain.model.model import InputSpec, Model
@@ -50,8 +50,7 @@ def import_model(
         raise _unsupported(name, walk.problems)
     left_out = [n for n in declared if n not in outputs]
     built = builder.get()
-    bounds = input_bounds(built["forward"], inputs, walk.requirements)
-    clipped = clipped_inputs(built["forward"], inputs, walk.requirements)
+    limits = input_limits(built["forward"], inputs, walk.requirements)
     module, used = _without_dead_code(built, walk.variables)
     log.info("imported %s: %d nodes, %d parameters", name, walk.converted, len(used))
     return Model(
@@ -59,21 +58,21 @@ def import_model(
         function=module["forward"],
         module=module,
         inputs=tuple(
-            InputSpec(name=graph_name(n), shape=s, dtype=bound.dtypes[n], bounds=bounds.get(n))
+            InputSpec(name=graph_name(n), shape=s, dtype=bound.dtypes[n], bounds=limits.bounds.get(n))
             for n, s in bound.shapes.items()
         ),
         outputs=tuple(outputs),
         parameters={n: walk.parameters[n] for n in used},
         sources=walk.sources,
         rewrites=(*bound.rewrites, *walk.rewrites, *_left_out(left_out, walk.problems)),
-        warnings=tuple(_told_of_clipped(name) for name in clipped),
+        warnings=tuple(_told_of_clipped(name) for name in limits.clipped),
     )
 
 
 def _told_of_clipped(name: str) -> str:
     return (
-        f"ids in `{name}` that are out of range are clipped, not refused: the model cuts them out of that input or "
-        "computes with them before it looks them up; check them in the data"
+        f"ids in `{name}` that are out of range are clipped, not refused: the model computes them "
+        "from that input in a way that is not followed; check them in the data"
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edgetrain.value_bounds import InputBounds
+
 Array = npt.NDArray[Any]
 
 
@@ -19,9 +21,7 @@ class InputSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    bounds: tuple[int, int] | None = (
-        None  # the lowest and the highest value it may hold, where it is a place in a table
-    )
+    bounds: InputBounds | None = None  # of what it may hold, where that is a place in a table, or becomes one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,3 +23,8 @@ def escaped(text: str) -> str:
 def int64_literal(value: int) -> str:
     """C has no negative literals: the lowest number cannot be spelled with one."""
     return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+
+
+def float_literal(value: float) -> str:
+    """Of a number that a float holds: in hexadecimal, which is exact."""
+    return f"{float(value).hex()}f"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from edgetrain.errors import InternalError
-from edgetrain.graph.ir import Op, TrainGraph
+from edgetrain.graph.ir import Op, Tensor, TrainGraph
 from edgetrain.model.tensor_names import is_own_name
 from edgetrain.planner.plan import (
     Compute,
@@ -27,8 +27,9 @@ from edgetrain.planner.plan import (
     footprint_bytes,
     scratch_name,
 )
-from edgetrain.program.c_text import comment, escaped, int64_literal
+from edgetrain.program.c_text import comment, escaped, float_literal, int64_literal
 from edgetrain.program.layout import ArenaLayout, arena_layout
+from edgetrain.value_bounds import PartBounds
 
 ABI = 1  # EDGE_ABI in runtime/edgetrain.h
 PAGE_BLOCK_BYTES = 64 * 1024  # EDGE_PAGE_BLOCK_BYTES in runtime/internal.h
@@ -227,10 +228,26 @@ def _function(graph: TrainGraph, plan: Plan, function_plan: FunctionPlan, slots:
 def _checks(graph: TrainGraph, plan: Plan, function: str) -> Iterator[str]:
     """Before anything runs: what the caller wrote must not lead a kernel out of its tensors."""
     for tensor in graph.bounded_inputs(function):
+        place = f"a + {plan.persistent_offsets[tensor.name]}"
+        for check, bounds in _bounds_of(tensor):
+            yield f'  EDGE_TRY({check}({place}, {bounds}, "{escaped(tensor.name)}"));'
+
+
+def _bounds_of(tensor: Tensor) -> Iterator[tuple[str, str]]:
+    """Functions of `bounds.c`, each with what stands between the values and the name."""
+    if not isinstance(tensor.bounds, PartBounds):
         assert tensor.bounds is not None
-        place = f"a + {plan.persistent_offsets[tensor.name]}, {tensor.elements}"
-        bounds = ", ".join(int64_literal(value) for value in tensor.bounds)
-        yield f'  EDGE_TRY(edge_check_{tensor.dtype}({place}, {bounds}, "{escaped(tensor.name)}"));'
+        limits = ", ".join(int64_literal(limit) for limit in tensor.bounds)
+        yield f"edge_check_{tensor.dtype}", f"{tensor.elements}, {limits}"
+        return
+    for region in tensor.bounds.regions:
+        places = (tensor.rows, tensor.sample_elements, region.start, region.count, region.step, region.length)
+        limits = ", ".join(
+            float_literal(limit) if tensor.dtype == "float32" else int64_literal(int(limit))
+            for limit in (region.lowest, region.highest)
+        )
+        struct = f"&(const edge_region){{{', '.join(str(place) for place in places)}}}"
+        yield f"edge_check_region_{tensor.dtype}", f"{struct}, {limits}"
 
 
 def _stays_by_tensor(function_plan: FunctionPlan) -> Mapping[str, tuple[Placement, ...]]:

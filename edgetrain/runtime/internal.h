@@ -54,6 +54,25 @@ int32_t edge_check_int16(const void* values, size_t count, int64_t lowest, int64
 int32_t edge_check_int8(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
 int32_t edge_check_uint8(const void* values, size_t count, int64_t lowest, int64_t highest, const char* tensor);
 
+/* `count` runs of `length` values in each of `rows` samples: the places of a region, in the tensor that is flattened. */
+typedef struct {
+  size_t rows, row_step, start, count, step, length;
+} edge_region;
+
+/* bounds.c: as the functions above, for the values of a region. NaN is outside. */
+int32_t edge_check_region_int64(const void* values, const edge_region* region, int64_t lowest, int64_t highest,
+                                const char* tensor);
+int32_t edge_check_region_int32(const void* values, const edge_region* region, int64_t lowest, int64_t highest,
+                                const char* tensor);
+int32_t edge_check_region_int16(const void* values, const edge_region* region, int64_t lowest, int64_t highest,
+                                const char* tensor);
+int32_t edge_check_region_int8(const void* values, const edge_region* region, int64_t lowest, int64_t highest,
+                               const char* tensor);
+int32_t edge_check_region_uint8(const void* values, const edge_region* region, int64_t lowest, int64_t highest,
+                                const char* tensor);
+int32_t edge_check_region_float32(const void* values, const edge_region* region, float lowest, float highest,
+                                  const char* tensor);
+
 /* threads.c */
 int32_t edge_threads_open(int32_t threads);
 void edge_threads_close(void);

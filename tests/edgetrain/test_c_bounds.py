@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -66,20 +66,21 @@ class Caller:
         """Parameters, state, constants, and what was put out."""
         return bytes(self._arena[: self._program.manifest.persistent_bytes])
 
-    def write_batch(self) -> None:
-        rng = np.random.default_rng(7)
-        self.tensor("ids")[...] = rng.integers(-WORDS, WORDS, (BATCH, 2))
-        self.tensor("values")[...] = rng.standard_normal((BATCH, 3))
-        self.tensor(LABELS)[...] = rng.integers(0, CLASSES, BATCH)
-        self.tensor(LEARNING_RATE)[...] = 0.1
-
     def step(self) -> float:
         assert self.library.edge_step() == 0, self.library.edge_error()
         return float(self.tensor(LOSS))
 
 
+def write_batch(caller: Caller) -> None:
+    rng = np.random.default_rng(7)
+    caller.tensor("ids")[...] = rng.integers(-WORDS, WORDS, (BATCH, 2))
+    caller.tensor("values")[...] = rng.standard_normal((BATCH, 3))
+    caller.tensor(LABELS)[...] = rng.integers(0, CLASSES, BATCH)
+    caller.tensor(LEARNING_RATE)[...] = 0.1
+
+
 @contextmanager
-def opened(program: Artifact) -> Iterator[Caller]:
+def opened(program: Artifact, write: Callable[[Caller], None] = write_batch) -> Iterator[Caller]:
     library = ctypes.CDLL(str(program.library))
     library.edge_open.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p)
     library.edge_error.restype = ctypes.c_char_p
@@ -90,7 +91,7 @@ def opened(program: Artifact) -> Iterator[Caller]:
     assert library.edge_open(address, len(arena), 1, None) == 0, library.edge_error()
     try:
         caller = Caller(program, library, arena)
-        caller.write_batch()
+        write(caller)
         yield caller
     finally:
         library.edge_close()

@@ -131,9 +131,8 @@ class LocalEngine:
             values = self.tensor(tensor.name)
             found = first_outside(values, tensor.bounds) if tensor.bounds is not None else None
             if found is not None and tensor.bounds is not None:
-                return outside(
-                    f"row {found[0] if found else 0} of the batch", f"`{tensor.name}`", values[found], tensor.bounds
-                )
+                where = f"row {found[0] if found else 0} of the batch"
+                return outside(where, f"`{tensor.name}`", values, found, tensor.bounds)
         return InternalError(f"`{function}` refused inputs that are in their bounds")
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from edgetrain.dataset.bounds import within
 from edgetrain.dataset.label_rows import PADDING
 from edgetrain.graph.ir import EVALUATE, LABELS, Role, Tensor, TrainGraph, evaluated
 from edgetrain.run.engines.engine import Array, Engine
@@ -20,6 +21,7 @@ def fill_synthetic(
     """Normals for floating inputs, whole numbers as below, and labels as the loss reads them.
 
     A whole number is a place in a table or a length: 0 or 1, or from 1 to below the limit that is known for its input.
+    What has bounds is within them.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     for tensor in graph.by_role(Role.INPUT):
@@ -45,8 +47,10 @@ def scatter_labels(engine: Engine, graph: TrainGraph, *, seed: int) -> None:
 
 def _made_up(rng: np.random.Generator, tensor: Tensor, limit: int | None = None) -> Array:
     if np.dtype(tensor.dtype).kind == "f":
-        return rng.standard_normal(tensor.shape).astype(tensor.dtype)
-    return rng.integers(*((0, 2) if limit is None else (1, limit)), tensor.shape).astype(tensor.dtype)
+        values = rng.standard_normal(tensor.shape).astype(tensor.dtype)
+    else:
+        values = rng.integers(*((0, 2) if limit is None else (1, limit)), tensor.shape).astype(tensor.dtype)
+    return values if tensor.bounds is None else within(values, tensor.bounds)
 
 
 def _output(graph: TrainGraph) -> Tensor:

@@ -46,8 +46,6 @@ class Model(Protocol):
 def predict_items(model: Model, items: Sequence[Item]) -> Iterator[Prediction]:
     """A prediction for each item, in their order. One that cannot be read says so; the others are not affected."""
     inputs = model.inputs
-    for array in inputs.values():
-        array[...] = 0  # rows of a last batch that nobody fills
     batch = len(next(iter(inputs.values())))
     conversion = replace(Conversion.of(model.description.data), bounds=model.bounds)
     waiting: list[tuple[Item, str]] = []
@@ -69,15 +67,16 @@ def _fill(item: Item, inputs: Mapping[str, Array], row: int, conversion: Convers
         convert_sample(item.load(), outs, conversion)
         check_one(outs, conversion.bounds)
     except (DataError, OSError) as error:
-        for out in outs.values():
-            out[...] = 0  # what is wrong with it must not stop the batch
         return error.what + (f": {error.why}" if error.why else "") if isinstance(error, DataError) else str(error)
     return ""
 
 
 def _answers(model: Model, waiting: Sequence[tuple[Item, str]]) -> Iterator[Prediction]:
     description = model.description
-    outputs = model.outputs() if any(not error for _, error in waiting) else np.zeros(0)
+    filled = sum(not error for _, error in waiting)
+    for array in model.inputs.values():
+        array[filled:] = array[:1]  # in bounds, where 0, or what is wrong with a sample, may not be
+    outputs = model.outputs() if filled else np.zeros(0)
     row = 0
     for item, error in waiting:
         if error:

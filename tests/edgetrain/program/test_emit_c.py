@@ -6,6 +6,7 @@ import random
 import re
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from edgetrain.graph.ir import Op, Phase, Role, Tensor, TrainGraph, validate
 from edgetrain.planner.plan import Budget, Compute, Free, FunctionPlan, PageIn, PageOut, Placement, Plan, Step
 from edgetrain.program.emit_c import ABI, emit_driver, emit_header, page_slots
 from edgetrain.runtime.sources import runtime_text
+from edgetrain.value_bounds import PartBounds, Region
 from tests.edgetrain.program.tiny_program import STEP_PLANS, keep, page, storing_plan, tiny_graph, tiny_plan
 
 Value = object
@@ -249,22 +251,41 @@ def test_the_driver_of_a_paged_plan_reads_like_this() -> None:
     )
 
 
-def test_a_function_begins_with_a_look_at_the_inputs_that_have_bounds() -> None:
+def driver_with(ids: Tensor) -> str:
+    """Of the tiny graph whose step reads `ids` as well."""
     graph, plan = tiny_graph(), tiny_plan(keep())
-    ids = Tensor(name='"ids"', shape=(2, 3), dtype="int32", role=Role.INPUT, bounds=(-6, 5))
     first, *others = graph.functions["step"]
     functions = {
         **graph.functions,
         "step": (replace(first, kernel="tiny_look_up", reads=(*first.reads, ids.name)), *others),
     }
-    driver = emit_driver(
+    return emit_driver(
         TrainGraph(name="ids", tensors={**graph.tensors, ids.name: ids}, functions=functions),
         replace(plan, persistent_bytes=18240, persistent_offsets={**plan.persistent_offsets, ids.name: 18176}),
     )
-    step, evaluate = (driver.split(f"edge_{function}(void) {{\n")[1].split("\n}")[0] for function in functions)
+
+
+def test_a_function_begins_with_a_look_at_the_inputs_that_have_bounds() -> None:
+    ids = Tensor(name='"ids"', shape=(2, 3), dtype="int32", role=Role.INPUT, bounds=(-6, 5))
+    driver = driver_with(ids)
+    step, evaluate = (
+        driver.split(f"edge_{function}(void) {{\n")[1].split("\n}")[0] for function in tiny_graph().functions
+    )
     check = 'EDGE_TRY(edge_check_int32(a + 18176, 6, INT64_C(-6), INT64_C(5), "\\042ids\\042"));'
     assert step.index("EDGE_ERROR_STATE") < step.index(check) < step.index("EDGE_RUN")
     assert "edge_check" not in evaluate
+
+
+def test_regions_of_an_input_are_looked_at_one_by_one() -> None:
+    column = Region(lowest=-6.5, highest=5.5, start=1, length=1, step=2, count=2)
+    last = Region(lowest=0.0, highest=float(np.float32(0.1)), start=4, length=2, step=2, count=1)
+    table = Tensor(
+        name="table", shape=(2, 6), dtype="float32", role=Role.INPUT, bounds=PartBounds(regions=(column, last))
+    )
+    driver = driver_with(table)
+    call = "EDGE_TRY(edge_check_region_float32(a + 18176, &(const edge_region)"
+    assert f'{call}{{2, 6, 1, 2, 2, 1}}, -0x1.a000000000000p+2f, 0x1.6000000000000p+2f, "table"));' in driver
+    assert f'{call}{{2, 6, 4, 1, 2, 2}}, 0x0.0p+0f, 0x1.99999a0000000p-4f, "table"));' in driver
 
 
 def test_the_abi_number_is_the_one_in_the_header() -> None:

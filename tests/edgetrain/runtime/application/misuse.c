@@ -1,4 +1,5 @@
 /* misuse THREADS: what an application may get wrong is refused with the documented code, and changes nothing. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +106,25 @@ static void bounds(void) {
   CLAIM(strlen(edge_error()) > 96);
 }
 
+/* Places that are skipped, the last one, and the longest words for floats. */
+static void regions(void) {
+  const edge_region middle = {.rows = 2, .row_step = 3, .start = 1, .count = 1, .step = 1, .length = 1};
+  const edge_region nothing = {.rows = 0, .row_step = 3, .start = 1, .count = 1, .step = 1, .length = 1};
+  float values[] = {1e30f, 0, NAN, -1e30f, 0, INFINITY};
+  char name[300];
+  memset(name, 'n', sizeof name - 1);
+  name[sizeof name - 1] = '\0';
+  CLAIM(edge_check_region_float32(NULL, &nothing, 0, 0, name) == EDGE_OK);
+  CLAIM(edge_check_region_float32(values, &middle, 0, 0, name) == EDGE_OK);
+  const float wrong[] = {NAN, INFINITY, -INFINITY, 1e-45f, -8.5e18f, -9e18f, 0.1f, -3.4e38f};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    values[4] = wrong[i];
+    CLAIM(edge_check_region_float32(values, &middle, -0.0f, 0, name) == EDGE_ERROR_DATA);
+    CLAIM(strstr(edge_error(), "at index 4") != NULL);
+    CLAIM(edge_check_region_float32(values, &middle, -8.5e18f, -9.1e18f, name) == EDGE_ERROR_DATA);
+  }
+}
+
 int main(int argc, char** argv) {
   CLAIM(argc == 2);
   session_begin(atoi(argv[1]));
@@ -119,6 +139,7 @@ int main(int argc, char** argv) {
   slots();
   inputs();
   bounds();
+  regions();
   CLAIM(session_train() == EDGE_OK); /* whatever was tried before */
   CLAIM(session_matches());
   edge_close();
