@@ -99,8 +99,10 @@ DEFECTS: tuple[Claim, ...] = (
         tests=(
             f"{_DATA}/test_bounds.py",
             "tests/edgetrain/model/test_input_bounds.py",
+            "tests/edgetrain/model/test_followed_ids.py",
             "tests/edgetrain/program/test_bounds.py",
             "tests/edgetrain/test_c_bounds.py",
+            "tests/edgetrain/test_bounds_of_columns.py",
         ),
     ),
     Claim(

@@ -1,7 +1,7 @@
 """From the ids of a lookup back through the model: which elements of its inputs they come from, and what these may be.
 
 What only moves elements is evaluated on their places. What computes a number from one element, and grows or falls with
-it, is inverted by bisection over all numbers of the element's type, with the model's own rounding.
+it, is inverted (`bisection.py`), with the model's own rounding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from edgetrain._tvm import Constant, dtype_of, relax, shape_of
+from edgetrain.model.bisection import Compute, bisected, range_of
 from edgetrain.model.model import Array
 
-LARGEST_EXACT = 2**53  # whole numbers up to here are float64 as well
 _MOST_ELEMENTS = 1 << 22  # of a tensor whose places are followed: 32 MiB of them
 
 
@@ -74,17 +74,9 @@ def resolved(expr: Any, values: Mapping[Any, Any]) -> Any:
     return expr
 
 
-def _range_of(dtype: str) -> tuple[float, float]:
-    """The lowest and the highest finite number."""
-    if dtype == "bool":
-        return 0, 1
-    held: Any = np.finfo(dtype) if dtype.startswith("float") else np.iinfo(dtype)
-    return float(held.min), float(held.max)
-
-
 def _limited(ids: Ids) -> Ids:
     """The elements that may be out of range. A number that a type on the way cannot hold would become another one."""
-    least, most = _range_of(dtype_of(ids.expr))
+    least, most = range_of(dtype_of(ids.expr))
     is_where_it_came_from = isinstance(ids.expr, relax.Var) or dtype_of(ids.expr) == "bool"
     floor, ceiling = (least, most) if is_where_it_came_from else (-np.inf, np.inf)
     ids = ids.selected((ids.lowest > floor) | (ids.highest < ceiling))
@@ -212,8 +204,6 @@ _MOVES: Mapping[str, Callable[[Array, Any], Array]] = {
     "relax.strided_slice": _slice,
 }
 
-Compute = Callable[[Array], Array]
-
 
 def _cast(call: Any) -> Compute | None:
     """Towards zero, where floats become whole numbers."""
@@ -277,7 +267,7 @@ def _inverted(ids: Ids, operand: Any, compute: Callable[..., Array] | None, *bes
     first, kind = _kinds(ids.lowest, ids.highest, *beside)
     constants = [numbers[first] for numbers in beside]
     with np.errstate(all="ignore"):
-        limits = _bisected(ids.lowest[first], ids.highest[first], dtype_of(operand), lambda x: compute(x, *constants))
+        limits = bisected(ids.lowest[first], ids.highest[first], dtype_of(operand), lambda x: compute(x, *constants))
     if limits is None:
         return None
     return [replace(ids, expr=operand, lowest=limits[0][kind], highest=limits[1][kind])]
@@ -290,48 +280,3 @@ def _kinds(*columns: Array) -> tuple[Array, Array]:
         found, number = np.unique(column, return_inverse=True)
         kind = np.unique(kind * len(found) + number, return_inverse=True)[1]
     return np.unique(kind, return_index=True)[1], kind
-
-
-def _bisected(asked_least: Array, asked_most: Array, dtype: str, compute: Compute) -> tuple[Array, Array] | None:
-    """The lowest and the highest numbers of the type from which comes what is asked for; None where one has none."""
-    ends, number = _numbers_of(np.dtype(dtype))
-    first, last = (np.full(asked_least.shape, end) for end in ends)
-    falls = compute(number(last)) < compute(number(first))
-
-    def rising(keys: Array) -> Array:
-        """As `compute`, with its sign changed where it falls."""
-        results = compute(number(keys)).astype(np.float64)
-        return np.where(falls, -results, results)
-
-    lowest, highest = np.where(falls, -asked_most, asked_least), np.where(falls, -asked_least, asked_most)
-    least = _first_key(first, last, lambda keys: rising(keys) >= lowest)
-    most = _first_key(first, last, lambda keys: rising(keys) > highest) - 1
-    if np.any(least > most):
-        return None
-    # At an end that is flat, as a clip makes it, whatever lies beyond is in range as well. Another end is the type's.
-    type_least, type_most = _range_of(dtype)
-    floor = np.where(np.isneginf(lowest) | (rising(first) == rising(first + 1)), -np.inf, type_least)
-    ceiling = np.where(np.isposinf(highest) | (rising(last) == rising(last - 1)), np.inf, type_most)
-    return np.where(least == first, floor, number(least)), np.where(most == last, ceiling, number(most))
-
-
-def _first_key(first: Array, last: Array, is_reached: Callable[[Array], Array]) -> Array:
-    """Of each element, the first key from which on it is reached; the one behind the last where it never is."""
-    below, above = first, last + 1
-    while np.any(is_open := below < above):
-        middle = (below >> 1) + (above >> 1) + (below & above & 1)  # their sum may be too large for the type
-        reached = is_reached(np.minimum(middle, last))
-        above = np.where(is_open & reached, middle, above)
-        below = np.where(is_open & ~reached, middle + 1, below)
-    return above
-
-
-def _numbers_of(dtype: np.dtype[Any]) -> tuple[tuple[int, int], Callable[[Array], Array]]:
-    """The numbers of a type in their order: the first and the last key, and the number of a key."""
-    if dtype.kind in "iu":
-        held = np.iinfo(dtype)
-        ends = max(int(held.min), -LARGEST_EXACT), min(int(held.max), LARGEST_EXACT)
-        return ends, lambda keys: keys.astype(np.float64)
-    bits = np.dtype(f"i{dtype.itemsize}")
-    most = int(np.array(np.finfo(dtype).max, dtype).view(bits))
-    return (-most, most), lambda keys: np.copysign(np.abs(keys).astype(bits).view(dtype), keys).astype(dtype)
