@@ -37,6 +37,7 @@ from edgetrain.run.files.checkpoint import (
 )
 from edgetrain.run.loop.early_stopping import Best
 from edgetrain.run.loop.running import ExactSum
+from edgetrain.schema import LARGEST_INTEGER
 
 PROGRAM = "0123456789ab" + "c" * 52
 PROGRESS = Progress(
@@ -67,11 +68,14 @@ def assert_refused_untouched(path: Path, match: str | None = None) -> None:
     assert caught.value.fix
 
 
+COUNTS = st.integers(1, LARGEST_INTEGER)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     payload=st.binary(max_size=300),
     parts=st.lists(st.floats(allow_nan=False, allow_infinity=False)),
-    best=st.none() | st.builds(Best, value=st.floats(-1, 1), step=st.integers(1), epoch=st.integers(1)),
+    best=st.none() | st.builds(Best, value=st.floats(-1, 1), step=COUNTS, epoch=COUNTS),
 )
 def test_what_is_saved_is_what_is_loaded(payload: bytes, parts: list[float], best: Best | None) -> None:
     progress = Progress(step=4, position=(0, 1), steps_per_epoch=9, seed=0, epoch_loss=tuple(parts), best=best)
