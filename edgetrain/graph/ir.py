@@ -20,6 +20,7 @@ from edgetrain.files.texts import parse_json
 from edgetrain.value_bounds import InputBounds, PartBounds, from_plain, to_plain
 
 FORMAT = "edgetrain.graph/1"
+ALIGNMENT_BYTES = 64  # a cache line, and the widest vector load of a processor
 
 # The words of the contract between graph and run: functions of a program, and tensors that the host reads and writes.
 STEP = "step"  # forward, loss, backward and, unless gradients accumulate, the update
@@ -122,11 +123,15 @@ class Op:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainGraph:
-    """Tensors by name and functions by name: `step`, `evaluate`, and `apply` when gradients accumulate."""
+    """Tensors by name and functions by name: `step`, `evaluate`, and `apply` when gradients accumulate.
+
+    Every tensor begins at a multiple of `alignment_bytes`, in the arena and in files; kernels of a GPU need more.
+    """
 
     name: str
     tensors: Mapping[str, Tensor]
     functions: Mapping[str, tuple[Op, ...]]
+    alignment_bytes: int = ALIGNMENT_BYTES
 
     @cached_property
     def persistent(self) -> tuple[Tensor, ...]:
@@ -213,6 +218,7 @@ def to_json(graph: TrainGraph) -> str:
     data = {
         "format": FORMAT,
         "name": graph.name,
+        **({} if graph.alignment_bytes == ALIGNMENT_BYTES else {"alignment_bytes": graph.alignment_bytes}),
         "tensors": [
             {
                 "name": t.name,
@@ -283,7 +289,10 @@ def _read(data: Mapping[str, Any]) -> TrainGraph:
         )
         for f, ops in data["functions"].items()
     }
-    return TrainGraph(name=data["name"], tensors=tensors, functions=functions)
+    (alignment_bytes,) = _counts([data.get("alignment_bytes", ALIGNMENT_BYTES)])
+    if alignment_bytes == 0 or alignment_bytes % ALIGNMENT_BYTES != 0:
+        raise ValueError(f"tensors cannot be aligned to {alignment_bytes} bytes")
+    return TrainGraph(name=data["name"], tensors=tensors, functions=functions, alignment_bytes=alignment_bytes)
 
 
 def _counts(values: Any) -> tuple[int, ...]:
@@ -301,4 +310,4 @@ def _known_type(dtype: Any) -> str:
 def without_bounds(graph: TrainGraph) -> TrainGraph:
     """The same computation: bounds say what may be fed to it, not what it does with that."""
     tensors = {name: replace(tensor, bounds=None) for name, tensor in graph.tensors.items()}
-    return TrainGraph(name=graph.name, tensors=tensors, functions=graph.functions)
+    return replace(graph, tensors=tensors)

@@ -10,7 +10,6 @@ from edgetrain.graph.ir import Role, TrainGraph
 
 SAVED_ROLES = frozenset({Role.PARAMETER, Role.STATE})  # a checkpoint holds these
 SHIPPED_ROLES = SAVED_ROLES | {Role.CONSTANT}  # and `parameters.bin` these
-ALIGNMENT_BYTES = 64  # a cache line, and the widest vector load
 
 
 def align(nbytes: int, alignment: int) -> int:
@@ -38,7 +37,7 @@ def layout_persistent(graph: TrainGraph, *, stored: frozenset[str] = frozenset()
         if tensor.name in stored:
             continue
         offsets[tensor.name] = end
-        end += align(tensor.nbytes, ALIGNMENT_BYTES)
+        end += align(tensor.nbytes, graph.alignment_bytes)
         if tensor.role in SAVED_ROLES:
             saved_bytes = end
     return PersistentLayout(offsets=offsets, nbytes=end, saved_bytes=saved_bytes)

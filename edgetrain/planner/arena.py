@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from edgetrain.graph.persistent import ALIGNMENT_BYTES
+from edgetrain.graph.ir import ALIGNMENT_BYTES
 from edgetrain.planner.plan import PAGE_BYTES, Placement, Stay
 
 _Integers = npt.NDArray[np.int64]
@@ -35,8 +35,9 @@ class Packing:
 def pack(stays: Sequence[Stay], *, enough_bytes: int = 0, repacks: int = MAX_REPACKS) -> Packing:
     """Gives every stay an offset such that stays that are in memory at the same step do not overlap.
 
-    Offsets are multiples of 64, of 4096 for paged stays. The search stops early once it needs no more than
-    `enough_bytes` and hardly more than the bound, and after so many `repacks`. The same stays give the same offsets.
+    Offsets are multiples of 64, of 4096 for paged stays, and of whatever all sizes are multiples of. The search stops
+    early once it needs no more than `enough_bytes` and hardly more than the bound, and after so many `repacks`. The
+    same stays give the same offsets.
     """
     table = _Table.of(stays)
     lower_bound = table.lower_bound_bytes()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from edgetrain.cost.analytic import OpCost
 from edgetrain.errors import UsageError
 from edgetrain.graph.ir import STEP, TrainGraph
-from edgetrain.graph.persistent import ALIGNMENT_BYTES, PersistentLayout, align, layout_persistent
+from edgetrain.graph.persistent import PersistentLayout, align, layout_persistent
 from edgetrain.planner.arena import MAX_REPACKS, pack, shift
 from edgetrain.planner.known_solvers import SOLVERS
 from edgetrain.planner.plan import (
@@ -170,7 +170,7 @@ def _fit(inputs: Inputs, function: str, arena_bytes: int, *, time_limit_s: float
         excess_bytes = solved.arena_bytes - arena_bytes
         if excess_bytes <= 0:
             return replace(solved, gap=gap_of(answer.cost, bound))
-        limit_bytes -= max(excess_bytes, int(_LEAST_TIGHTENING_SHARE * available_bytes), ALIGNMENT_BYTES)
+        limit_bytes -= max(excess_bytes, int(_LEAST_TIGHTENING_SHARE * available_bytes), inputs.graph.alignment_bytes)
     return None
 
 
@@ -188,7 +188,7 @@ def _packed(
     found = question.replayed(steps)
     packing = pack(found.stays, enough_bytes=enough_bytes, repacks=repacks)
     any_paged = any(stay.paged for stay in found.stays)
-    base = align(persistent_bytes, PAGE_BYTES if any_paged else ALIGNMENT_BYTES)
+    base = align(persistent_bytes, PAGE_BYTES if any_paged else question.graph.alignment_bytes)
     return Solved(
         plan=FunctionPlan(function=question.function, steps=steps, placements=shift(packing.placements, base)),
         found=found,

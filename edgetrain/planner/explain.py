@@ -10,7 +10,7 @@ from edgetrain.cost.analytic import OpCost
 from edgetrain.cost.carbon import WORLD_AVERAGE, CarbonIntensity
 from edgetrain.drawing.table import to_html_table
 from edgetrain.graph.ir import Phase, Role, TrainGraph
-from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
+from edgetrain.graph.persistent import align
 from edgetrain.graph.traffic import Traffic
 from edgetrain.planner.plan import Compute, FunctionPlan, Plan, Replay, Step, paged_tensors, replay, scratch_name
 from edgetrain.targets.device import Storage
@@ -243,7 +243,7 @@ def _bytes_by_label(
     by_label = dict.fromkeys(_LABELS, 0)
     for tensor in graph.persistent:
         if tensor.name not in stored:
-            by_label[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
+            by_label[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, graph.alignment_bytes)
     label = temporary_labels(graph, function)
     for name, size in temporaries.items():
         by_label[label[name]] += size

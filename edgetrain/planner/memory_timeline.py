@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edgetrain.graph.ir import EVALUATE, Phase, TrainGraph
-from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
+from edgetrain.graph.persistent import align
 from edgetrain.planner.explain import PERSISTENT_LABELS, replay_bytes, temporary_labels
 from edgetrain.planner.plan import Compute, Free, FunctionPlan, PageIn, PageOut, Plan, Stay
 
@@ -66,7 +66,7 @@ def _moments(graph: TrainGraph, plan: Plan, function_plan: FunctionPlan) -> list
     always = dict.fromkeys(LAYERS, 0) | {PROGRAM: plan.beside_bytes}
     for tensor in graph.persistent:
         if tensor.name not in plan.stored:
-            always[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, ALIGNMENT_BYTES)
+            always[PERSISTENT_LABELS[tensor.role]] += align(tensor.nbytes, graph.alignment_bytes)
     makers = {name: op.source or op.name for op in graph.functions[function_plan.function] for name in op.writes}
     moments: list[Moment] = []
     ran: set[str] = set()

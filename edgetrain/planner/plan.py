@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from edgetrain.cost.analytic import OpCost, read_cost, write_cost
 from edgetrain.errors import InternalError
-from edgetrain.graph.ir import Op, TrainGraph
-from edgetrain.graph.persistent import ALIGNMENT_BYTES, align
+from edgetrain.graph.ir import ALIGNMENT_BYTES, Op, TrainGraph
+from edgetrain.graph.persistent import align
 from edgetrain.targets.device import Storage
 from edgetrain.units import Bytes, Joules, Seconds
 
@@ -125,9 +125,9 @@ class Plan:
         return self.peak_bytes + self.beside_bytes
 
 
-def footprint_bytes(nbytes: int, *, paged: bool) -> int:
+def footprint_bytes(nbytes: int, *, paged: bool, alignment_bytes: int = ALIGNMENT_BYTES) -> int:
     """What a tensor occupies in the arena. Storage is read and written in whole pages (O_DIRECT)."""
-    return align(nbytes, PAGE_BYTES if paged else ALIGNMENT_BYTES)
+    return align(nbytes, PAGE_BYTES if paged else alignment_bytes)
 
 
 def paged_tensors(steps: Iterable[Step]) -> frozenset[str]:
@@ -287,7 +287,7 @@ class _Walk:
                 tensor=scratch_name(op.name, index),
                 start=now,
                 end=now,
-                nbytes=footprint_bytes(nbytes, paged=False),
+                nbytes=footprint_bytes(nbytes, paged=False, alignment_bytes=self.graph.alignment_bytes),
                 paged=False,
             )
             for index, nbytes in enumerate(op.scratch_bytes)
@@ -342,7 +342,8 @@ class _Walk:
         self.stays.append(Stay(tensor=tensor, start=start, end=end, nbytes=nbytes, paged=tensor in self.paged))
 
     def _footprint(self, tensor: str) -> int:
-        return footprint_bytes(self.graph.tensors[tensor].nbytes, paged=tensor in self.paged)
+        nbytes, alignment_bytes = self.graph.tensors[tensor].nbytes, self.graph.alignment_bytes
+        return footprint_bytes(nbytes, paged=tensor in self.paged, alignment_bytes=alignment_bytes)
 
     def _is_temporary(self, tensor: str) -> bool:
         return self.graph.tensors[tensor].is_temporary

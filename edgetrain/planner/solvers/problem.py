@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from edgetrain.cost.analytic import OpCost, read_cost, write_cost
 from edgetrain.graph.ir import Op, Tensor, TrainGraph
@@ -83,16 +84,17 @@ def make_problem(
     writes = tuple(tuple(number[n] for n in dict.fromkeys(op.writes) if n in made) for op in ops)
     producer, uses = producers_and_uses(reads, writes, len(tensors))
     deadlines = op_deadlines(graph, ops)
+    placed_bytes = partial(footprint_bytes, paged=False, alignment_bytes=graph.alignment_bytes)
     return Problem(
         op_names=tuple(op.name for op in ops),
         reads=reads,
         writes=writes,
-        scratch_bytes=tuple(sum(footprint_bytes(n, paged=False) for n in op.scratch_bytes) for op in ops),
+        scratch_bytes=tuple(sum(map(placed_bytes, op.scratch_bytes)) for op in ops),
         seconds=tuple(float(costs[op.name].seconds) for op in ops),
         joules=tuple(float(costs[op.name].joules) for op in ops),
         rerun_until=deadlines,
         tensor_names=tuple(tensor.name for tensor in tensors),
-        plain_bytes=tuple(footprint_bytes(tensor.nbytes, paged=False) for tensor in tensors),
+        plain_bytes=tuple(placed_bytes(tensor.nbytes) for tensor in tensors),
         paged_bytes=tuple(footprint_bytes(tensor.nbytes, paged=True) for tensor in tensors),
         producer=producer,
         uses=uses,

@@ -97,3 +97,18 @@ def test_a_region_that_is_broken_is_refused(change: Any) -> None:
     next(tensor for tensor in data["tensors"] if tensor["name"] == "ids")["bounds"][0] |= change
     with pytest.raises(InternalError, match="is no region"):
         from_json(json.dumps(data))
+
+
+def test_the_alignment_survives_the_text_and_the_usual_one_is_not_written() -> None:
+    """The text of a graph for a processor is what it was before there were any others: runs are resumed by it."""
+    aligned = replace(with_input((0, 1)), alignment_bytes=512)
+    assert from_json(to_json(aligned)) == aligned
+    assert without_bounds(aligned).alignment_bytes == 512
+    assert "alignment" not in to_json(tiny_graph())
+
+
+@pytest.mark.parametrize("alignment", [0, -64, 96, 64.0, "64", None])
+def test_an_alignment_that_no_tensor_can_have_is_refused(alignment: Any) -> None:
+    data = {**json.loads(to_json(tiny_graph())), "alignment_bytes": alignment}
+    with pytest.raises(InternalError, match="the graph is broken"):
+        from_json(json.dumps(data))

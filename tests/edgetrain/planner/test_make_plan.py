@@ -244,3 +244,17 @@ def test_the_smallest_budget_is_plannable_and_less_than_the_solvers_floor_is_not
     assert is_plannable(graph, least, costs)
     assert make_plan(graph, Budget(memory_bytes=least), costs).peak_bytes <= least
     assert not is_plannable(graph, least_bytes(graph, costs) - 64, costs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_tensor_begins_where_its_graph_wants_it(seed: int) -> None:
+    graph = replace(with_evaluate(random_graph(seed, forward_ops=12)), alignment_bytes=512)
+    costs = costs_of(graph, seed)
+    keep_all = make_plan(graph, Budget(), costs)
+    tight = make_plan(graph, Budget(memory_bytes=smallest_budget(graph, costs)), costs)
+    assert tight.peak_bytes < keep_all.peak_bytes
+    for plan in (keep_all, tight):
+        check(graph, plan, costs)
+        placed = [p.offset for function in plan.functions.values() for p in function.placements]
+        assert placed
+        assert all(offset % 512 == 0 for offset in (*placed, *plan.persistent_offsets.values()))
