@@ -131,12 +131,12 @@ def program_of(folder: Path, console: Console) -> Artifact:
     from edgetrain.run.files.folders import JobRecord
     from edgetrain.run.files.run_folder import RunFolder
     from edgetrain.run.files.trained import read_recipe
-    from edgetrain.targets.profile import HOST
 
     run_folder = RunFolder(folder)
     recipe, record = read_recipe(run_folder), JobRecord.read(folder)
-    if record is None or record.target == HOST:
-        return load_artifact(run_folder.program)
+    program = load_artifact(run_folder.program)
+    if record is None or record.target == program.manifest.target_name:
+        return program
     with StageProgress(console) as stages:
         job = job_of(argparse.Namespace(), recipe, console, progress=stages, stored=record)
         planned = compile_job(job).plan()

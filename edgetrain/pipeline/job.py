@@ -85,6 +85,11 @@ class Job:
         return self.target.device
 
     @property
+    def runs_on(self) -> Device:
+        """What its program runs on: the job's own device where that is here, else this host's processor."""
+        return self.device if self.device.is_here else load_target(HOST).device
+
+    @property
     def is_governed(self) -> bool:
         """Whether its memory may change while it runs, by the system's or other jobs' needs."""
         return self.adapt or self.share is not None

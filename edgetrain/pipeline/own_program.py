@@ -67,9 +67,7 @@ def _built_again(run: TrainedRun, cache: BuildCache) -> Artifact:
     if job.recipe.update.mode == "sparse":
         job = with_contribution(job, load_recipe_data(job.recipe))  # which tensors were trained is a fact of the data
     planned = compile_job(job).plan()
-    return build_program(
-        planned.compiled, planned.plan, load_target(HOST).device, cache=cache, encrypts_pages=encrypts_pages(job)
-    )
+    return build_program(planned.compiled, planned.plan, job.runs_on, cache=cache, encrypts_pages=encrypts_pages(job))
 
 
 def with_model_of_run(recipe: Recipe, folder: RunFolder) -> Recipe:

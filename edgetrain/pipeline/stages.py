@@ -46,7 +46,6 @@ from edgetrain.progress import silent
 from edgetrain.run.files.report import RunReport
 from edgetrain.run.limits.ladder import Ladder, Rung, ladder_budgets
 from edgetrain.targets.device import Device
-from edgetrain.targets.profile import HOST, load_target
 from edgetrain.units import Bytes, show_bytes
 
 
@@ -194,7 +193,7 @@ class PlannedJob:
         job = self.job
         if not job.target.is_host:
             self._build_for_target()
-        program = self._program(load_target(HOST).device)
+        program = self._program(job.runs_on)
         excess_bytes = self._excess_bytes(program)
         if excess_bytes > 0:
             job.inform(f"the program is {show_bytes(excess_bytes)} larger than planned; planning again")
@@ -228,7 +227,7 @@ class PlannedJob:
 
     def rung(self) -> Rung:
         """The plan as a program that a run of the same kernels can switch to. It only links: TVM has done its part."""
-        program = self._program(load_target(HOST).device)
+        program = self._program(self.job.runs_on)
         return Rung.of(program, beside_bytes=self.plan.beside_bytes)
 
 

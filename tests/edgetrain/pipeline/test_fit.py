@@ -20,7 +20,7 @@ from edgetrain.pipeline.stages import compile_job
 from edgetrain.planner.plan import Budget
 from edgetrain.recipes import load_recipe
 from edgetrain.run.files.report import RunReport
-from edgetrain.targets.profile import load_target
+from edgetrain.targets.profile import load_target, to_toml
 from edgetrain.units import Bytes
 
 OVERRIDES = ("train.epochs=1", "train.batch=8", "data.limit=96", "data.test_limit=32")
@@ -90,6 +90,18 @@ def test_another_target_runs_its_own_plan_here_and_says_so(build_cache: BuildCac
     assert report.ran_on == "this host"
     assert any(line.startswith("the plan for jetson runs on this host") for line in said)
     assert any(line.startswith("compiled for jetson") for line in said)
+
+
+@pytest.mark.compile
+def test_a_profile_of_this_machine_runs_under_a_name_of_its_own(
+    build_cache: BuildCache, unplanned: RunReport, tmp_path: Path
+) -> None:
+    """As `edgetrain targets calibrate NAME` keeps them."""
+    profile = tmp_path / "lab.toml"
+    profile.write_text(to_toml(load_target("host")), encoding="utf-8")
+    report = fit(_job(build_cache, target=str(profile)), tmp_path / "run")
+    assert report.target == "lab"
+    assert report.parameters_sha256 == unplanned.parameters_sha256
 
 
 @pytest.mark.compile
