@@ -56,7 +56,7 @@ def compile_graph(
             return _compile_and_choose(request, cache, stores, terms, progress)
         workloads = {symbol: record.workload for symbol, record in read_records(kernels / SCHEDULES).items()}
         known = KnownSchedules()
-        target = schedule_target(request.codegen)
+        target = schedule_target(request.codegen) if request.gpu is None else None
         if stores is not None and target is not None:
             machine = terms.origin.machine if terms is not None else None
             known = stores.choose(workloads, target, machine=machine)

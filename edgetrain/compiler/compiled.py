@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edgetrain.compiler.device_code import DeviceCode
 from edgetrain.compiler.schedules import SCHEDULES, Choices, KernelRecord, ScheduleChoice, read_records
 from edgetrain.compiler.search.trials import NOTHING_TRIED, TrialReport
 from edgetrain.files.build_cache import cache_key
@@ -28,6 +29,11 @@ MODEL = "model.onnx"
 
 def kernels_file(name: str) -> str:
     return f"kernels-{name}{SUFFIX}"
+
+
+def device_code_file(name: str) -> str:
+    """Of a device whose kernels a GPU runs."""
+    return f"kernels-{name}.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +82,13 @@ class Compiled:
         return self.directory / MODEL
 
     def kernels(self, name: str) -> Path:
-        return self.directory / kernels_file(name)
+        """The kernels compiled under that name: objects, or code for a GPU."""
+        for_gpu = self.directory / device_code_file(name)
+        return for_gpu if for_gpu.is_file() else self.directory / kernels_file(name)
+
+    def device_code(self, name: str) -> DeviceCode:
+        """The kernels under that name, of a device whose kernels a GPU runs."""
+        return DeviceCode.from_json((self.directory / device_code_file(name)).read_text(encoding="utf-8"))
 
     def initial(self) -> dict[str, npt.NDArray[Any]]:
         """Initial parameters, state and constants, mapped from the file: nothing is read before it is used."""

@@ -116,7 +116,7 @@ def _scheduled(kernel: Kernel, wanted: ScheduleChoice, machine: Machine) -> tupl
 def compile_kernels(kernels: Sequence[Kernel], codegen: Codegen, out: Path) -> None:
     """Writes one object file with every kernel. Raises `DeviceError` when LLVM does not know the target."""
     has_elementary = any(is_elementary(kernel.function) for kernel in kernels)
-    module = tvm.IRModule({k.symbol: _prepared(k) for k in kernels})
+    module = tvm.IRModule({k.symbol: prepared(k) for k in kernels})
     try:
         code = tvm_target(codegen, whole_registers=has_elementary)
         library = tirx.build(module, target=code, pipeline=_register_pipeline())
@@ -132,7 +132,7 @@ def compile_kernels(kernels: Sequence[Kernel], codegen: Codegen, out: Path) -> N
     log.info("compiled %d kernels for %s, %d bytes", len(kernels), codegen.triple or "this host", out.stat().st_size)
 
 
-def _prepared(kernel: Kernel) -> Any:
+def prepared(kernel: Kernel) -> Any:
     """The kernel by its name. What it writes over is one buffer in it, read and written through one pointer.
 
     LLVM then knows that an element depends on nothing but itself, and may take all other pointers for different ones.
@@ -183,7 +183,7 @@ def passes_before_pointers() -> list[Any]:
 
 def scratch_of(kernel: Kernel) -> tuple[int, ...]:
     """The sizes of what a scheduled kernel wants beside its tensors, in the order of its extra pointers."""
-    module = tvm.IRModule({kernel.symbol: _prepared(kernel)})
+    module = tvm.IRModule({kernel.symbol: prepared(kernel)})
     lowered = ir.transform.Sequential(passes_before_pointers())(module)
     return tuple(nbytes for _, nbytes in _arena_allocations(lowered[kernel.symbol].body))
 

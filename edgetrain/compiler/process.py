@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 
 from edgetrain.compiler.client import out_of_memory, refused
-from edgetrain.compiler.compiled import FACTS, GRAPH, INITIAL, MODEL, kernels_file
+from edgetrain.compiler.compiled import FACTS, GRAPH, INITIAL, MODEL, device_code_file, kernels_file
 from edgetrain.compiler.lifetime import end_with_parent
 from edgetrain.compiler.quick_start import collect_rarely, do_without_torch
 from edgetrain.compiler.request import ZOO, CompileRequest, ModelSource
@@ -41,6 +41,7 @@ from edgetrain.model.zoo import build_zoo_model
 from edgetrain_tuner.cache.entry import Workload
 
 if TYPE_CHECKING:
+    from edgetrain.compiler.lower import Lowered
     from edgetrain.compiler.search.try_schedules import TrialBench
     from edgetrain.graph.build import BuiltStep
     from edgetrain.graph.extract import Extracted
@@ -115,8 +116,6 @@ def _import(source: ModelSource, options: TrainOptions, channel: TextIO) -> tupl
 def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     request = CompileRequest.from_json(job["request"])
     opened, model = _import(request.model, request.options, channel)
-    from edgetrain.compiler.lower import lower
-    from edgetrain.compiler.objects import ObjectStore, compile_archive
     from edgetrain.graph.build import build_step
     from edgetrain_tuner.workload import workload_of
 
@@ -125,12 +124,7 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
     extracted = _kernels_of(built, model, request)
     workloads = {kernel.symbol: workload_of(kernel.function) for kernel in extracted.kernels}
     choices = _choices(job, request, extracted, workloads, out, channel)
-    lowered = lower(
-        extracted,
-        machine_of(request.codegen),
-        lambda done, total: _say(channel, "scheduling kernels", done, total),
-        choices=choices,
-    )
+    lowered = _lowered(job, request, extracted, choices, out, channel)
     records = {
         symbol: KernelRecord(
             workload=workload, asked=choices.get(symbol, ScheduleChoice()), choice=lowered.choices[symbol]
@@ -138,16 +132,6 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         for symbol, workload in workloads.items()
     }
     write_records(out / SCHEDULES, records)
-    for name, codegen in request.archives.items():
-        stage = f"compiling {len(lowered.kernels)} kernels for {name}"
-        _say(channel, stage)
-        compile_archive(
-            lowered.kernels,
-            codegen,
-            out / kernels_file(name),
-            store=ObjectStore(Path(job["objects"])),
-            progress=partial(_say, channel, stage),
-        )
     (out / GRAPH).write_text(to_json(lowered.graph), encoding="utf-8")
     _write_initial(out / INITIAL, lowered.graph, extracted.initial)
     onnx.save(opened.proto, str(out / MODEL))
@@ -165,6 +149,40 @@ def _compile(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:
         "traffic": extracted.traffic.to_json() if extracted.traffic is not None else None,
     }
     (out / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+
+
+def _lowered(
+    job: Mapping[str, Any],
+    request: CompileRequest,
+    extracted: Extracted,
+    choices: Choices,
+    out: Path,
+    channel: TextIO,
+) -> Lowered:
+    """The kernels scheduled; and compiled, under the name of each archive."""
+    progress = partial(_say, channel, "scheduling kernels")
+    if request.gpu is not None:
+        from edgetrain.compiler.gpu_lower import lower_for_gpu
+
+        for_gpu = lower_for_gpu(extracted, request.gpu, progress)
+        for name in request.archives:
+            (out / device_code_file(name)).write_text(for_gpu.code.to_json(), encoding="utf-8")
+        return for_gpu.lowered
+    from edgetrain.compiler.lower import lower
+    from edgetrain.compiler.objects import ObjectStore, compile_archive
+
+    lowered = lower(extracted, machine_of(request.codegen), progress, choices=choices)
+    for name, codegen in request.archives.items():
+        stage = f"compiling {len(lowered.kernels)} kernels for {name}"
+        _say(channel, stage)
+        compile_archive(
+            lowered.kernels,
+            codegen,
+            out / kernels_file(name),
+            store=ObjectStore(Path(job["objects"])),
+            progress=partial(_say, channel, stage),
+        )
+    return lowered
 
 
 def _bench(request: CompileRequest, extracted: Extracted, terms: Mapping[str, Any], channel: TextIO) -> TrialBench:
@@ -191,6 +209,8 @@ def _choices(
     """What was asked for; where that was left open, what the stores have, tried first where that is possible."""
     if request.schedules is not None:
         return request.schedules
+    if request.gpu is not None:  # whatever is known is of processors
+        return {}
     target = schedule_target(request.codegen)
     if job["stores"] is None or target is None:
         return {}
@@ -237,7 +257,10 @@ def _kernels_of(built: BuiltStep, model: Model, request: CompileRequest) -> Extr
     from edgetrain.compiler.fuse_updates import fuse_updates
     from edgetrain.graph.extract import extract
 
-    return fuse_updates(extract(built, model.name), machine_of(request.codegen))
+    extracted = extract(built, model.name)
+    if request.gpu is not None:  # only a rule that completes each element in place gains; TVM's for GPUs do not
+        return extracted
+    return fuse_updates(extracted, machine_of(request.codegen))
 
 
 def _try(job: Mapping[str, Any], out: Path, channel: TextIO) -> None:

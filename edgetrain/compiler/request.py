@@ -13,7 +13,7 @@ from edgetrain.files.build_cache import file_sha256
 from edgetrain.files.regular_file import require_regular
 from edgetrain.graph.options import TrainOptions
 from edgetrain.model.zoo_weights import packages_of_weights
-from edgetrain.targets.device import Codegen
+from edgetrain.targets.device import Codegen, Gpu
 
 ZOO = "zoo:"
 
@@ -57,12 +57,14 @@ class CompileRequest:
     """All the compiler needs to know: the model, what of it is trained, and whom kernels are for.
 
     Kernels are scheduled for `codegen`, once, and compiled for each of `archives`, by the name of the archive: the
-    target, and this host where plans of another target run here. None: no kernel is compiled.
+    target, and this host where plans of another target run here. None: no kernel is compiled. With `gpu` kernels are
+    scheduled for it, and `codegen` is the processor that its driver is compiled for.
     """
 
     model: ModelSource
     options: TrainOptions
     codegen: Codegen
+    gpu: Gpu | None = None
     archives: Mapping[str, Codegen] = field(default_factory=dict)
     schedules: Choices | None = None  # None: the best known ones
 
@@ -80,6 +82,7 @@ class CompileRequest:
             model=ModelSource(**data["model"]),
             options=TrainOptions.from_json(data["options"]),
             codegen=Codegen(**data["codegen"]),
+            gpu=None if data["gpu"] is None else Gpu(**data["gpu"]),
             archives={name: Codegen(**codegen) for name, codegen in data["archives"].items()},
             schedules=schedules,
         )

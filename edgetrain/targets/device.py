@@ -12,6 +12,7 @@ from edgetrain.runtime.sources import MOST_THREADS
 from edgetrain.schema import setting
 from edgetrain.units import Bytes
 
+GPU_APIS = ("opencl",)
 STORAGE_KINDS = ("sd-card", "nvme", "ufs", "disk", "host-memory")
 
 
@@ -26,6 +27,16 @@ class Codegen:
     vector_registers: int = setting(minimum=1)
     cores: int = setting(minimum=1, maximum=MOST_THREADS)
     cache_bytes: int = setting(0, minimum=0)  # the largest cache that a core has to itself; 0: not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU as the compiler knows it: what kernels may take of it. The driver's own code is the processor's."""
+
+    api: str = setting(choices=GPU_APIS)
+    alignment_bytes: int = setting(minimum=64)  # of every tensor: a part of a buffer must begin at such a place
+    group_threads: int = setting(minimum=1)  # at most, of one group
+    local_bytes: int = setting(minimum=1)  # of memory that a group shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +73,7 @@ class Device:
     rates: Rates
     codegen: Codegen
     storage: Storage | None = None
+    gpu: Gpu | None = None  # what kernels run on in the processor's place
 
     @property
     def is_here(self) -> bool:
