@@ -3,6 +3,7 @@
     manifest.json            what this is: hashes, target, sizes, and where each persistent tensor lies
     libedgetrain_model.so    kernels, driver and runtime (`.a` on bare metal)
     driver.c                 the generated driver, to read
+    kernels.cl               what a GPU compiles, to read: the library holds it
     edgetrain.h, edgetrain_model.h   the C interface and this program's numbers
     graph.json, plan.json    what was compiled
     parameters.bin           parameters, state, constants: the first bytes of the arena, unless the plan stores some
@@ -39,7 +40,7 @@ from edgetrain.program.layout import arena_layout, file_offsets
 from edgetrain.program.manifest import Manifest, TensorRecord, manifest_from_json, manifest_to_json
 from edgetrain.program.replace_folder import MANIFEST, put_in_place, require_replaceable
 from edgetrain.runtime.sources import runtime_text
-from edgetrain.targets.device import Codegen
+from edgetrain.targets.device import Codegen, Gpu
 from edgetrain_tuner import disk
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ PARAMETERS = "parameters.bin"
 GRAPH = "graph.json"
 PLAN = "plan.json"
 DRIVER = "driver.c"
+DEVICE_SOURCE = "kernels.cl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +130,19 @@ def write_artifact(
     plan: Plan,
     library: Path,
     driver_c: str,
+    device_source: str | None = None,
     parameters: Mapping[str, npt.NDArray[np.generic]],
     target_name: str,
     codegen: Codegen,
+    gpu: Gpu | None = None,
     versions: Mapping[str, str],
     plan_json: str | None = None,
     encrypts_pages: bool = False,
 ) -> Artifact:
     """Writes the folder in one piece, replacing an older artifact at the same place.
 
-    `target_name` and `codegen` say what it was built for; `versions` names what built it (`tvm`, `compiler`).
+    `target_name`, `codegen` and `gpu` say what it was built for; `versions` names what built it (`tvm`, `compiler`).
+    `device_source` is what the GPU compiles.
     `encrypts_pages` says that the library does.
     `parameters` holds a value for every parameter, state and constant of `graph`, and nothing else. Raises
     `InternalError` for values that do not match the graph, and `UsageError` when `directory` holds something that is
@@ -156,11 +161,15 @@ def write_artifact(
         }
         if plan_json is not None:
             texts[PLAN] = plan_json
+        if device_source is not None:
+            texts[DEVICE_SOURCE] = device_source
         for name, text in texts.items():
             disk.write_file(built / name, text.encode())
         _write_parameters(built / PARAMETERS, graph, plan, parameters)
         manifest = replace(
-            _describe(built, graph, plan, library.name, target_name, codegen, versions), encrypts_pages=encrypts_pages
+            _describe(built, graph, plan, library.name, target_name, codegen, versions),
+            encrypts_pages=encrypts_pages,
+            gpu_api="" if gpu is None else gpu.api,
         )
         disk.write_file(built / MANIFEST, manifest_to_json(manifest).encode())
         put_in_place(built, directory)

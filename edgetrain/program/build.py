@@ -11,8 +11,9 @@ from edgetrain.planner import dump as plan_dump
 from edgetrain.planner.plan import Plan
 from edgetrain.program.artifact import Artifact, load_artifact, write_artifact
 from edgetrain.program.emit_c import emit_driver, page_slots
+from edgetrain.program.emit_launches import emit_launching_driver, emit_source
 from edgetrain.program.known_programs import remember_program
-from edgetrain.program.library import build_library
+from edgetrain.program.library import build_device_library, build_library
 from edgetrain.targets.device import Device
 from edgetrain.toolchain.c_compiler import find_compiler
 from edgetrain.toolchain.zig_object import cipher_cpu
@@ -47,25 +48,34 @@ def build_program(
     )
 
     def build(out: Path) -> None:
-        driver = emit_driver(compiled.graph, plan, encrypts_pages=is_encrypted)
-        library = build_library(
-            driver_c=driver,
-            kernels=compiled.kernels(device.name),
-            out=out / "build",
-            cpu=codegen.cpu,
-            profile=profile,
-            encrypts_pages=is_encrypted,
-            compiler=compiler,
-        )
+        code = compiled.device_code(device.name) if device.gpu is not None else None
+        if code is not None:
+            driver = emit_launching_driver(compiled.graph, plan, code)
+            library = build_device_library(
+                driver_c=driver, source_c=emit_source(code), out=out / "build", profile=profile, compiler=compiler
+            )
+        else:
+            driver = emit_driver(compiled.graph, plan, encrypts_pages=is_encrypted)
+            library = build_library(
+                driver_c=driver,
+                kernels=compiled.kernels(device.name),
+                out=out / "build",
+                cpu=codegen.cpu,
+                profile=profile,
+                encrypts_pages=is_encrypted,
+                compiler=compiler,
+            )
         write_artifact(
             out / _PROGRAM,
             graph=compiled.graph,
             plan=plan,
             library=library,
             driver_c=driver,
+            device_source=code.source if code is not None else None,
             parameters=compiled.initial(),
             target_name=device.name,
             codegen=codegen,
+            gpu=device.gpu,
             versions={**tool_versions(), "compiler": compiler.version},
             plan_json=plan_json,
             encrypts_pages=is_encrypted,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgetrain.files.scratch import scratch_folder
-from edgetrain.runtime.sources import PAGE_CIPHER, RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
+from edgetrain.runtime.sources import DEVICE_SOURCES, PAGE_CIPHER, RUNTIME_HEADERS, RUNTIME_SOURCES, runtime_text
 from edgetrain.toolchain.c_compiler import LIBRARIES, Compiler, find_compiler, run_command
 from edgetrain.toolchain.object_archive import SUFFIX, read_archive
 from edgetrain.toolchain.zig_object import build_zig_object, cipher_cpu
@@ -23,6 +23,7 @@ STATIC_LIBRARY = "libedgetrain_model.a"
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _COMPILE = ("-std=c11", "-O2", "-g0", *_WARNINGS, "-fno-ident")
+_DEVICE = ("-DEDGE_DEVICE", "source.c", "opencl.c")
 _SHARED = ("-fPIC", "-shared", "-fvisibility=default")
 # What a bare-metal linker can drop section by section; unwind tables would pull in an unwinder.
 _BARE_METAL = ("-DEDGE_BARE_METAL", "-ffunction-sections", "-fdata-sections", "-fno-unwind-tables", "-fno-exceptions")
@@ -81,6 +82,27 @@ def build_library(
     return library
 
 
+def build_device_library(
+    *, driver_c: str, source_c: str, out: Path, profile: bool = False, compiler: Compiler | None = None
+) -> Path:
+    """Builds a program whose kernels a GPU runs: its driver, the kernels' source and the runtime.
+
+    One thread launches all kernels: it has no pool of them. Otherwise as `build_library`.
+    """
+    chosen = compiler or find_compiler()
+    out.mkdir(parents=True, exist_ok=True)
+    with scratch_folder("build") as directory:
+        _lay_out_sources(directory, driver_c)
+        for name in DEVICE_SOURCES:
+            (directory / name).write_text(runtime_text(name), encoding="utf-8")
+        (directory / "source.c").write_text(source_c, encoding="utf-8")
+        options = [*_DEVICE, "-DEDGE_NO_THREADS", *(("-DEDGE_PROFILE",) if profile else ())]
+        library = out / SHARED_LIBRARY
+        shutil.copyfile(_build_shared(chosen, directory, options, "-ldl"), library)
+    log.info("built %s for OpenCL, %d bytes", library.name, library.stat().st_size)
+    return library
+
+
 def _lay_out_sources(directory: Path, driver_c: str) -> None:
     for name in (*RUNTIME_SOURCES, *RUNTIME_HEADERS):
         (directory / name).write_text(runtime_text(name), encoding="utf-8")
@@ -102,8 +124,9 @@ def _objects_of(kernels: Path, directory: Path) -> list[str]:
     return [name for name, _ in found]
 
 
-def _build_shared(compiler: Compiler, directory: Path, options: Sequence[str], kernels: str) -> Path:
-    sources = ("driver.c", *RUNTIME_SOURCES, kernels)
+def _build_shared(compiler: Compiler, directory: Path, options: Sequence[str], linked: str) -> Path:
+    """`linked` is the kernels' object, or the library that the runtime of a GPU needs."""
+    sources = ("driver.c", *RUNTIME_SOURCES, linked)
     _run(compiler, [*_COMPILE, *_SHARED, *options, *sources, *_LINK, "-o", SHARED_LIBRARY, *LIBRARIES], directory)
     return directory / SHARED_LIBRARY
 

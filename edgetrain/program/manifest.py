@@ -70,6 +70,7 @@ class Manifest:
     functions: tuple[str, ...]
     tensors: Mapping[str, TensorRecord]
     encrypts_pages: bool = False  # what the program pages is encrypted, with a key that ends with the process
+    gpu_api: str = ""  # through which a GPU runs the kernels, and has the arena; empty: the processor does
 
     @property
     def stores_tensors(self) -> bool:
@@ -81,7 +82,12 @@ def manifest_to_json(manifest: Manifest) -> str:
     """Canonical text: the same manifest gives the same bytes."""
     data = {
         "format": FORMAT,
-        "target": {"name": manifest.target_name, "triple": manifest.triple, "cpu": manifest.cpu},
+        "target": {
+            "name": manifest.target_name,
+            "triple": manifest.triple,
+            "cpu": manifest.cpu,
+            **({"gpu": manifest.gpu_api} if manifest.gpu_api else {}),
+        },
         "versions": dict(manifest.versions),
         "library": manifest.library,
         "functions": list(manifest.functions),
@@ -160,6 +166,7 @@ def _read(data: Mapping[str, Any]) -> Manifest:
         functions=tuple(str(f) for f in data["functions"]),
         tensors={str(name): _read_tensor(t) for name, t in data["tensors"].items()},
         encrypts_pages=data.get("encrypts_pages", False) is True,
+        gpu_api=str(data["target"].get("gpu", "")),
         **counts,
     )
 

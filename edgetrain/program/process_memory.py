@@ -29,8 +29,10 @@ def program_memory(
 ) -> ProgramMemory:
     """What to leave free beside the arena; `larger_by` is what a linked library was found to need on top.
 
-    With `encrypts_pages` a plan that pages leaves room for the cipher, too.
+    With `encrypts_pages` a plan that pages leaves room for the cipher, too. A GPU's memory holds the arena alone.
     """
+    if device.gpu is not None:
+        return NO_PROGRAM
     triple = device.codegen.triple  # empty: this machine's
     if triple and parse_triple(triple).is_bare_metal:
         return NO_PROGRAM
@@ -46,9 +48,13 @@ def program_memory(
 def planned_process_bytes(artifact: Artifact, threads: int) -> int:
     """What a process grows by when it opens the program and runs all of it: arena, code, variables and threads.
 
+    Of a program for a GPU, what it takes of the device's memory.
+
     Raises `DataError` when the library cannot be read.
     """
     manifest = artifact.manifest
+    if manifest.gpu_api:  # the budget is for the device's memory
+        return manifest.planned_peak_bytes
     is_paging = manifest.page_file_bytes > 0
     started = threads - 1 + is_paging
     library_bytes = loaded_bytes(artifact.library, is_paging=is_paging)

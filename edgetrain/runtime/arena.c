@@ -6,6 +6,9 @@
 #endif
 
 #include "internal.h"
+#ifdef EDGE_DEVICE
+#include "device.h"
+#endif
 
 uint8_t* edge_arena = NULL;
 
@@ -63,6 +66,13 @@ int32_t edge_open(void* arena, size_t arena_bytes, int32_t threads, const char* 
     }
   }
 #endif
+#ifdef EDGE_DEVICE
+  status = edge_device_open(edge_program.arena_bytes);
+  if (status != EDGE_OK) {
+    edge_threads_close();
+    return status;
+  }
+#endif
   edge_arena = arena;
   return EDGE_OK;
 }
@@ -71,6 +81,9 @@ void edge_close(void) {
   if (edge_arena == NULL) return;
 #ifndef EDGE_BARE_METAL
   if (edge_program.page_file_bytes > 0) edge_pager_close();
+#endif
+#ifdef EDGE_DEVICE
+  edge_device_close();
 #endif
   edge_threads_close();
   edge_arena = NULL;

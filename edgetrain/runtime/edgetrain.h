@@ -20,6 +20,9 @@
  *
  * One program can be open at a time, and one thread at a time may call it. Nothing here calls malloc.
  *
+ * A program for a GPU has an arena of the same size in the device's memory, and copies what a call reads and writes. It is
+ * used in the same way; of the caller's arena it touches the persistent part alone.
+ *
  * Bare metal (EDGE_BARE_METAL): no threads, no files, no libc beyond memcpy and memset; a program that pages calls
  * edge_page_out and edge_page_in, which the application supplies.
  */
@@ -53,7 +56,10 @@ enum {
   EDGE_ERROR_NO_SPACE = -5,  /* the page file does not fit on its disk */
   EDGE_ERROR_PAGE_IO = -6,   /* reading or writing the page file failed, or moved fewer bytes than asked */
   EDGE_ERROR_DATA = -7,      /* a label or an index that the caller wrote is out of bounds; nothing was run */
-  EDGE_ERROR_PAGE_DAMAGED = -8 /* encrypted pages: the page file does not hold what was written to it */
+  EDGE_ERROR_PAGE_DAMAGED = -8, /* encrypted pages: the page file does not hold what was written to it */
+  EDGE_ERROR_NO_DEVICE = -9,    /* programs for a GPU, as the next two: there is none, or no driver for it */
+  EDGE_ERROR_DEVICE_MEMORY = -10, /* the device has not enough memory */
+  EDGE_ERROR_DEVICE = -11         /* the device or its driver failed */
 };
 
 /* Checks the arena, starts `threads` threads (the caller counts as one) and makes the page file in `page_directory`.

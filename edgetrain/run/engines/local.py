@@ -24,6 +24,7 @@ from edgetrain.program.artifact import GRAPH, Artifact
 from edgetrain.program.emit_c import ABI
 from edgetrain.run.engines.arena_memory import ArenaMemory
 from edgetrain.run.engines.stored_parameters import Bounce, ParametersCopy, copy_by_pieces, mapped_file
+from edgetrain.targets.opencl import INSTALL
 from edgetrain.units import show_bytes
 
 _READ_BYTES = 1 << 20
@@ -36,6 +37,9 @@ _FIXES: Mapping[int, str] = {
     -5: "free space in the page directory, or choose another one",
     -6: "check the disk under the page directory",
     -8: "check the disk under the page directory, and who else can write to it; then go on with --resume",
+    -9: INSTALL,
+    -10: "leave more of the device's memory free, or compile with a smaller --budget",
+    -11: "check that the device's driver works; then go on with --resume",
 }
 
 
@@ -52,6 +56,9 @@ class LocalEngine:
 
     Arrays from `tensor` and `saved` are views of the arena: they change with every call. They stay readable after
     `close`, which stops the program's threads and forgets its page file; the memory goes with the last view.
+
+    The kernels of a program for a GPU run on the device's arena; each call copies what it reads there, and back what it
+    wrote.
 
     Where a program leaves parameters in storage, views of what a checkpoint holds are of a copy: ask for them again
     after a call. What is written to them reaches the program before its next call.
@@ -211,9 +218,13 @@ class LocalEngine:
     def measured_peak_bytes(self) -> int:
         """Bytes of the arena that were touched since the program began to run, as the kernel counts them.
 
+        Of a GPU's memory the program takes its arena whole, as one buffer.
+
         What is resident (or swapped out) now is the peak, for nothing is given back but by `switch`, and by a program
         that stores parameters, which remembers how much it was. Raises `DeviceError` where the system does not say.
         """
+        if self._artifact.manifest.gpu_api:
+            return self._artifact.manifest.arena_bytes
         return max(self._given_back_peak_bytes, self._memory.bytes_in_use())
 
     def given_back_bytes(self) -> int:
