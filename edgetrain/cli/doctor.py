@@ -142,6 +142,17 @@ def _machine() -> list[Symptom]:
     ]
 
 
+def _opencl() -> list[Symptom]:
+    from edgetrain.targets.opencl import INSTALL, find_opencl
+
+    found = find_opencl()
+    if found.device is None:  # nothing but that target needs it
+        return [Symptom(name="opencl", is_ok=True, text=f"no device for --target opencl: {INSTALL}")]
+    device = found.device
+    text = f"{device.name}, {device.driver}, {show_bytes_both(device.memory_bytes)}"
+    return [Symptom(name="opencl", is_ok=True, text=text)]
+
+
 def _peak_reset() -> Symptom:
     try:
         with _CLEAR_REFS.open("w"):
@@ -152,12 +163,15 @@ def _peak_reset() -> Symptom:
     return Symptom(name="peak memory", is_ok=True, text="can be measured")
 
 
-_EXAMINATIONS: tuple[Callable[[], list[Symptom]], ...] = (_python, _packages, _tvm, _compilers, _machine, _cache)
+_EXAMINATIONS: tuple[Callable[[], list[Symptom]], ...] = (
+    *(_python, _packages, _tvm, _compilers, _machine),
+    *(_opencl, _cache),
+)
 
 VERB = Verb(
     name="doctor",
     summary="find problems on this machine that would stop edgetrain",
-    description="Looks at Python, the packages, TVM, the C compilers, the processor, memory and disk. "
+    description="Looks at Python, the packages, TVM, the C compilers, the processor, memory, OpenCL and disk. "
     "Each line is ok, or a warning with what to do about it; the exit code is 0 either way.",
     most_words=0,
     examples=("edgetrain doctor", "edgetrain doctor --json"),

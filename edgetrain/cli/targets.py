@@ -102,6 +102,7 @@ def show(target: Target) -> str:
         lines.append(f"note: {target.note}")
     lines.append("")
     tables = {"": plain, "codegen.": plain.pop("codegen"), "storage.": plain.pop("storage") or {}}
+    tables["gpu."] = plain.pop("gpu") or {}
     for key in ("name", "summary", "note", "sources"):
         del plain[key]
     for prefix, values in tables.items():

@@ -136,12 +136,14 @@ def _runnable(built: BuiltJob) -> Runnable:
 
 
 def _request(job: Job, out: Path, callbacks: Iterable[Callback], *, resume: bool, is_new_data: bool) -> RunRequest:
+    gpu = job.device.gpu
     return RunRequest(
         recipe=job.recipe,
         folder=RunFolder(out),
         target=job.target.name,
-        is_target_here=job.target.is_host,
-        threads=job.threads or load_target(HOST).device.codegen.cores,
+        is_target_here=job.target.is_host and gpu is None,  # sensors are the processor's
+        ran_on="this host" if gpu is None else job.target.summary,
+        threads=(job.threads or load_target(HOST).device.codegen.cores) if gpu is None else 1,  # which launches all
         carbon=job.carbon,
         resume=resume,
         is_new_data=is_new_data,

@@ -78,6 +78,12 @@ class Job:
                 f"a program cannot run on {self.threads} threads: it has 1 to {MOST_THREADS}",
                 fix=f"ask for at most {MOST_THREADS}, or for none: then each core has one",
             )
+        if self.is_governed and self.device.gpu is not None:
+            raise UsageError(
+                f"the memory of {self.target.name} is not shared out",
+                why="--adapt and --share follow this system's memory, and a GPU's driver has its own",
+                fix="leave --adapt and --share out",
+            )
 
     @property
     def device(self) -> Device:
@@ -99,7 +105,8 @@ def effective_budget(job: Job) -> Budget:
     """The user's budget, never more than the device has; another device's memory is its budget by default."""
     asked, has = job.budget.memory_bytes, job.device.memory_bytes
     if asked is None:
-        return job.budget if job.target.is_host else dataclasses.replace(job.budget, memory_bytes=has)
+        is_unlimited = job.target.is_host and job.device.gpu is None  # a GPU's memory is less than what the system has
+        return job.budget if is_unlimited else dataclasses.replace(job.budget, memory_bytes=has)
     if asked > has:
         job.notify(f"{job.target.name} has {show_bytes(has)}: planning for that, not {show_bytes(asked)}")
     return dataclasses.replace(job.budget, memory_bytes=Bytes(min(asked, has)))
@@ -190,17 +197,18 @@ def compile_request(job: Job, *, with_kernels: bool) -> CompileRequest:
         model=model_source(job.recipe),
         options=train_options(job.recipe, job.contribution),
         codegen=job.device.codegen,
+        gpu=job.device.gpu,
         archives={device.name: device.codegen for device in devices} if with_kernels else {},
         schedules=job.schedules,
     )
 
 
 def trial_terms(job: Job, *, may_try: bool, batches: int | None = None) -> TrialTerms | None:
-    """How schedules of others come to be used; None for a target that is not this machine, where none can be tried.
+    """How schedules of others come to be used; None where none can be tried: for a GPU, and on another machine.
 
     `batches` is the length of the run that they are tried for, if it is for one.
     """
-    if not job.target.is_host:
+    if not job.target.is_host or job.device.gpu is not None:
         return None
     return TrialTerms(
         origin=Origin(

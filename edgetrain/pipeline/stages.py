@@ -46,6 +46,7 @@ from edgetrain.progress import silent
 from edgetrain.run.files.report import RunReport
 from edgetrain.run.limits.ladder import Ladder, Rung, ladder_budgets
 from edgetrain.targets.device import Device
+from edgetrain.targets.opencl import require_opencl
 from edgetrain.units import Bytes, show_bytes
 
 
@@ -55,6 +56,8 @@ def compile_job(job: Job, *, with_kernels: bool = True, batches: int = 0) -> Com
     `batches` is the length of the run that it is for, where the target is this machine: schedules that others found
     are tried first, as far as such a run is worth it. With none they are not used.
     """
+    if with_kernels and job.device.gpu is not None:
+        require_opencl()  # before minutes are spent on what cannot run
     request = compile_request(job, with_kernels=with_kernels)
     terms = trial_terms(job, may_try=batches > 0 and with_kernels, batches=batches)
     compiled = compile_graph(request, cache=job.cache, stores=job.stores, terms=terms, progress=job.progress)

@@ -83,6 +83,7 @@ class RunRequest:
     folder: RunFolder
     target: str  # what the plan is for
     is_target_here: bool = True
+    ran_on: str = "this host"
     threads: int
     carbon: CarbonIntensity = WORLD_AVERAGE
     resume: bool = False
@@ -155,7 +156,9 @@ def execute(runnable: Runnable, dataset: Dataset, request: RunRequest, limits: M
             finally:
                 keeper.write()
             test = evaluate(engine, feed, settings, TEST) if dataset.evaluation is not None else {}
-            report = _report(engine, runnable, request, outcome, governor.periods(), growth.bytes(engine))
+            # A GPU's driver takes memory of this process that is not the program's.
+            process_peak = growth.bytes(engine) if not program.manifest.gpu_api else None
+            report = _report(engine, runnable, request, outcome, governor.periods(), process_peak)
             _write_model(engine, runnable, request, dataset, key)
             # Last: nothing of it may count as the program's memory.
             keep_learned(
@@ -405,7 +408,7 @@ def _report(
         program_sha256=program.identity,
         parameters_sha256=_sha256_of_saved(engine),
         target=request.target,
-        ran_on="this host",
+        ran_on=request.ran_on,
         threads=threads,
         seed=recipe.train.seed,
         versions=dict(program.manifest.versions),

@@ -19,14 +19,23 @@ from edgetrain.files.regular_file import require_regular
 from edgetrain.files.texts import parse_toml
 from edgetrain.locate import data_path, user_config_dir
 from edgetrain.schema import close_to, is_numeric, read_table, setting
-from edgetrain.targets.device import Codegen, Device, Rates, Storage
+from edgetrain.targets.device import Codegen, Device, Gpu, Rates, Storage
 from edgetrain.targets.host import HostFacts, read_host
+from edgetrain.targets.opencl import OpenclDevice, find_opencl
 from edgetrain.units import Bytes
 
 HOST = "host"
 OPERATING_SYSTEMS = ("linux", "android", "bare-metal")
 SOURCE_KINDS = ("datasheet", "measurement", "assumption")
 MEASURED_BY = "measurement: edgetrain targets calibrate"
+
+
+_DETECTED_CODEGEN: Mapping[str, str] = {
+    "codegen.vector_bits": "detected: CPU flags",
+    "codegen.vector_registers": "detected: CPU flags",
+    "codegen.cores": "detected: affinity, or the cgroup's limit where that is less",
+    "codegen.cache_bytes": "detected: the second-level cache of a core",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +84,7 @@ class _Head:
 
 # What profiles said before and nothing read: files that `targets calibrate` wrote still have them.
 _RETIRED = frozenset({"accelerator", "idle_w"})
-_TABLES: Mapping[str, type] = {"codegen": Codegen, "storage": Storage}
+_TABLES: Mapping[str, type] = {"codegen": Codegen, "storage": Storage, "gpu": Gpu}
 
 
 def list_targets() -> tuple[str, ...]:
@@ -96,6 +105,7 @@ def load_target(name_or_path: str | Path) -> Target:
     """The profile of that name, or in that file. `host` is completed with what this machine is.
 
     A profile that the user keeps goes before a shipped one; where it is of this machine, it is completed as well.
+    A profile of a GPU here is completed with what is found; without any its fallbacks stay, so that it can be shown.
     Raises `UsageError`: for an unknown name with the close ones, for a broken profile with all of its mistakes.
     """
     path = _find_target(name_or_path)
@@ -105,6 +115,8 @@ def load_target(name_or_path: str | Path) -> Target:
         raise UsageError(f"target profile {path} is not valid TOML", why=str(error)) from error
     target = parse_target(data, name=path.stem, where=str(path))
     is_of_this_machine = str(name_or_path) == HOST or (target.is_host and path.parent == user_targets_dir())
+    if target.is_host and target.device.gpu is not None:
+        return complete_gpu(target, read_host(), find_opencl().device)
     return complete_host(target, read_host()) if is_of_this_machine else target
 
 
@@ -143,6 +155,22 @@ def parse_target(data: Mapping[str, Any], *, name: str, where: str) -> Target:
     return Target(name=name, summary=head.summary, os=head.os, note=head.note, devices=(device,), sources=sources)
 
 
+def complete_gpu(target: Target, facts: HostFacts, found: OpenclDevice | None) -> Target:
+    """The profile of a GPU of this machine with what was found: its memory, and the processor that the driver is for.
+
+    The arena is one buffer, so a device's memory is what it gives in one.
+    """
+    completed = target.with_device(codegen=_codegen_of(facts))
+    sources = {**target.sources, **_DETECTED_CODEGEN}
+    if found is not None:
+        completed = dataclasses.replace(
+            completed.with_device(memory_bytes=Bytes(found.buffer_bytes)),
+            summary=f"{found.name}, through OpenCL ({found.driver})",
+        )
+        sources["memory_bytes"] = "detected: CL_DEVICE_MAX_MEM_ALLOC_SIZE, the most that the device gives in one buffer"
+    return dataclasses.replace(completed, sources=sources)
+
+
 def complete_host(target: Target, facts: HostFacts) -> Target:
     """The profile `host` with what was read from this machine in place of its fallbacks.
 
@@ -157,10 +185,7 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
         "memory_bytes": "detected: total memory, or the cgroup's limit where that is less",
         "flops_per_s": "detected: the profile's assumption per vector lane, times the lanes and cores found",
         "memory_bytes_per_s": "detected: the profile's assumption per core, times the cores found",
-        "codegen.vector_bits": "detected: CPU flags",
-        "codegen.vector_registers": "detected: CPU flags",
-        "codegen.cores": "detected: affinity, or the cgroup's limit where that is less",
-        "codegen.cache_bytes": "detected: the second-level cache of a core",
+        **_DETECTED_CODEGEN,
     }
     if is_measured_here:
         detected |= {key: target.sources[key] for key in ("flops_per_s", "memory_bytes_per_s")}
@@ -169,17 +194,21 @@ def complete_host(target: Target, facts: HostFacts) -> Target:
         rates=dataclasses.replace(
             rates, flops_per_s=rates.flops_per_s * lanes, memory_bytes_per_s=rates.memory_bytes_per_s * cores
         ),
-        codegen=Codegen(
-            triple="",
-            cpu=facts.isa.cpu,
-            features=facts.isa.features,
-            vector_bits=facts.isa.vector_bits,
-            vector_registers=facts.isa.vector_registers,
-            cores=facts.cores,
-            cache_bytes=facts.cache_bytes,
-        ),
+        codegen=_codegen_of(facts),
     )
     return dataclasses.replace(completed, sources={**target.sources, **detected})
+
+
+def _codegen_of(facts: HostFacts) -> Codegen:
+    return Codegen(
+        triple="",
+        cpu=facts.isa.cpu,
+        features=facts.isa.features,
+        vector_bits=facts.isa.vector_bits,
+        vector_registers=facts.isa.vector_registers,
+        cores=facts.cores,
+        cache_bytes=facts.cache_bytes,
+    )
 
 
 def _find_target(name_or_path: str | Path) -> Path:
@@ -212,6 +241,7 @@ def to_json(target: Target) -> dict[str, Any]:
         **dataclasses.asdict(device.rates),
         "codegen": dataclasses.asdict(device.codegen),
         "storage": None if device.storage is None else dataclasses.asdict(device.storage),
+        "gpu": None if device.gpu is None else dataclasses.asdict(device.gpu),
         "sources": dict(target.sources),
     }
 

@@ -42,7 +42,7 @@ class Allowance:
 def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
     """Searches, tries the winners in the real step, and stores what was learned.
 
-    Raises `DeviceError` for a target that is not this machine: nothing can be measured for it here.
+    Raises `DeviceError` for a target that is not this machine: nothing can be measured for it here; and for a GPU.
     """
     if not job.target.is_host:
         raise DeviceError(
@@ -50,6 +50,12 @@ def tune(job: Job, allowance: Allowance, *, today: str) -> TuningReport:
             why="a schedule has to be timed on the device it is for",
             fix="reach the device with `--runner 'ssh USER@DEVICE'`, tune on the device itself, or get schedules of "
             "others with `edgetrain cache pull URL`; `--runner emulator` checks schedules without times",
+        )
+    if job.device.gpu is not None:
+        raise DeviceError(
+            f"kernels for {job.target.name} cannot be tuned",
+            why="they have TVM's schedules for GPUs, which have nothing to choose",
+            fix="tune for this machine's processor, with `--target host`",
         )
     stores, target = keeping(job)
     plain = compile_job(dataclasses.replace(job, schedules={}))

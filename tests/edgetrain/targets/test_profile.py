@@ -15,7 +15,7 @@ from edgetrain.locate import data_path
 from edgetrain.targets.host import HostFacts, Isa
 from edgetrain.targets.profile import Target, complete_host, list_targets, load_target, parse_target, to_json, to_toml
 
-EXPECTED = ("android-a78", "cortex-m4", "cortex-m7", "host", "jetson", "raspberry-pi-4", "server-gpu")
+EXPECTED = ("android-a78", "cortex-m4", "cortex-m7", "host", "jetson", "opencl", "raspberry-pi-4", "server-gpu")
 
 
 def profile(name: str) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def test_the_host_is_what_was_detected() -> None:
     assert target.sources["codegen.cores"].startswith("detected")
 
 
-def test_only_the_host_runs_here() -> None:
-    assert [name for name in EXPECTED if load_target(name).is_host] == ["host"]
+def test_the_host_and_its_gpu_run_here() -> None:
+    assert [name for name in EXPECTED if load_target(name).is_host] == ["host", "opencl"]
 
 
 def test_an_unknown_name_is_answered_with_the_close_ones() -> None:
