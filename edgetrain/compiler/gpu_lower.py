@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edgetrain._tvm import Call, Target, ir, s_tir, tirx, tvm, tvm_ffi
+from edgetrain._tvm import Call, PrimFunc, Target, ir, s_tir, tirx, tvm, tvm_ffi
 from edgetrain.compiler.device_code import DeviceCode, Extents, Launch
 from edgetrain.compiler.lower import Lowered, prepared
 from edgetrain.compiler.schedules import ScheduleChoice
@@ -32,6 +33,8 @@ _RULES: Mapping[str, Callable[[], Any]] = {
     "dlight-reduction": _GPU_RULES.Reduction,
     "dlight-fallback": _GPU_RULES.Fallback,
 }
+_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NOT_IN_C_NAMES = re.compile(r"[^A-Za-z0-9_]")
 _GROUP_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 _THREAD_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
@@ -114,11 +117,12 @@ def _unsupported(refused: Mapping[str, Sequence[str]], extracted: Extracted, gpu
 def _first_that_launches(kernel: Kernel, gpu: Gpu, target: Any) -> tuple[_KernelCode | None, Sequence[str]]:
     """The code of the first rule that fits, or what every rule failed on."""
     reasons = []
+    function = _with_c_names(kernel.function)
     for name, rule in _RULES.items():
         # TVM's rules end with whatever error their analysis ran into where a kernel is not one of theirs.
         try:
             with target:
-                schedule = rule().apply(kernel.function, target, False)
+                schedule = rule().apply(function, target, False)
             if schedule is None:
                 continue
             schedule = schedule[0] if isinstance(schedule, list) else schedule
@@ -129,6 +133,26 @@ def _first_that_launches(kernel: Kernel, gpu: Gpu, target: Any) -> tuple[_Kernel
             log.info("%s is not launched by %s: %s", kernel.symbol, name, words[-1])
             reasons.append(f"{name}: {words[-1]}")
     return None, reasons or ["no rule knows a kernel of this kind"]
+
+
+def _with_c_names(function: Any) -> Any:
+    """The kernel without names that C cannot spell: some are of the ONNX file, and hold slashes and anything else."""
+    renamed: list[tuple[Any, Any]] = []
+
+    def on_variable(variable: Any) -> None:
+        if not _C_NAME.match(str(variable.name)) and not any(variable.same_as(old) for old, _ in renamed):
+            renamed.append((variable, tirx.Var(_NOT_IN_C_NAMES.sub("_", f"v_{variable.name}"), variable.ty)))
+
+    def new(variable: Any) -> Any:
+        return next((new for old, new in renamed if variable.same_as(old)), variable)
+
+    for parameter in function.params:
+        on_variable(parameter)
+    tvm_ffi.structural_walk(function.body, (tirx.Var, on_variable))
+    if not renamed:
+        return function
+    body = tvm_ffi.structural_map(function.body, (tirx.Var, new))
+    return PrimFunc([new(parameter) for parameter in function.params], body, function.ret_type, function.attrs)
 
 
 def _lowered(rule: str, function: Any, symbol: str, gpu: Gpu, target: Any) -> _KernelCode:

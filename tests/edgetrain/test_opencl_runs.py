@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.compose
 import pytest
 
 from edgetrain.errors import DeviceError, UsageError
@@ -112,6 +114,17 @@ class TestOnADevice:
         for name, expected in here[1].items():
             largest = max(float(np.abs(expected).max()), 1e-6)
             assert float(np.abs(there[1][name] - expected).max()) <= 1e-4 * largest, name
+
+    def test_names_that_c_cannot_spell_do_not_reach_the_device(self, build_cache: BuildCache, tmp_path: Path) -> None:
+        from edgetrain.model.zoo import build_zoo_model
+
+        path = tmp_path / "named.onnx"
+        onnx.save(onnx.compose.add_prefix(build_zoo_model("digits-cnn"), 'm/ "é" ? int '), path)
+        plain, named = (
+            steps_of(built(job_of(build_cache, f"model.source={source}", "train.batch=8")), tmp_path)[0]
+            for source in ("zoo:digits-cnn", path)
+        )
+        assert named == plain
 
     def test_a_tighter_plan_and_another_run_give_the_same_bits(self, build_cache: BuildCache, tmp_path: Path) -> None:
         job = job_of(build_cache, "train.batch=8", recipe="watch-gestures")

@@ -70,6 +70,13 @@ def test_no_group_has_more_threads_than_the_device(extracted: Any) -> None:
             assert all(math.prod(launch.threads) <= threads for launch in launches)
 
 
+def test_no_group_shares_more_memory_than_the_device_has(extracted: Any, lowered: Any) -> None:
+    from edgetrain.compiler.gpu_lower import lower_for_gpu
+
+    assert "__local " in lowered.code.source
+    assert "__local " not in lower_for_gpu(extracted, replace(GPU, local_bytes=4)).code.source
+
+
 def test_the_same_kernels_give_the_same_code(extracted: Any, lowered: Any) -> None:
     from edgetrain.compiler.gpu_lower import lower_for_gpu
 
