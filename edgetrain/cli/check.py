@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgetrain.cli.command import Verb
 from edgetrain.cli.console import Console
-from edgetrain.cli.request import BUDGET, OVERRIDES_TEXT, job_of, split_words
+from edgetrain.cli.request import BUDGET, OVERRIDES_TEXT, TARGET, job_of, split_words
 from edgetrain.cli.stage_progress import StageProgress
 from edgetrain.errors import PlanInfeasibleError, UsageError
 from edgetrain.files.scratch import scratch_folder
@@ -133,7 +133,11 @@ VERB = Verb(
     ),
     words="RECIPE|MODEL.onnx [key=value ...]",
     least_words=1,
-    flags=(BUDGET,),
-    examples=("edgetrain check digits", "edgetrain check digits train.batch=32 --budget 800kB"),
+    flags=(TARGET, BUDGET),
+    examples=(
+        "edgetrain check digits",
+        "edgetrain check digits train.batch=32 --budget 800kB",
+        "edgetrain check digits --target opencl",
+    ),
     run=run,
 )

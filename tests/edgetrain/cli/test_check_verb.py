@@ -11,6 +11,7 @@ from onnx import helper
 
 from benchmarks.importing.onnx_models import model_of
 from tests.edgetrain.cli.conftest import Command
+from tests.edgetrain.program.tiny_device import require_device
 
 pytestmark = pytest.mark.compile
 
@@ -46,6 +47,15 @@ def test_every_unsupported_op_is_named(command: Command, unsupported_model: Path
     assert done.returncode == 4
     assert "Frobnicate" in done.stderr
     assert "Defenestrate" in done.stderr
+
+
+def test_gradients_on_an_opencl_device_are_right(command: Command, tmp_path: Path) -> None:
+    require_device()
+    done = command("check", "digits", "--target", "opencl", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    findings = {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert findings["gradients"]["text"].startswith("6 of 6 tensors against finite differences")
+    assert all(finding["is_ok"] for finding in findings.values())
 
 
 def test_a_budget_that_cannot_be_kept_exits_3(command: Command, tmp_path: Path) -> None:

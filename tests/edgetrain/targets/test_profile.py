@@ -48,7 +48,7 @@ def test_every_profile_loads_and_every_number_has_a_source(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["jetson", "server-gpu"])
 def test_a_target_with_an_unused_gpu_says_so(name: str) -> None:
-    assert "GPU kernels are not generated yet" in load_target(name).note
+    assert "Kernels for its GPU are not generated yet" in load_target(name).note
 
 
 def test_keys_that_nothing_reads_any_more_are_left_out_of_older_files() -> None:
