@@ -109,8 +109,12 @@ def _of(recipe: Recipe, target: str, scratch: Path) -> Iterator[tuple[str, str]]
     if largest is None:
         return
     for share in SHARES:
-        budget = Budget(memory_bytes=Bytes(int(share * largest.peak_bytes)))
-        yield from _planned(f"plan into {share}", unlimited.asking(budget=budget))
+        yield from _planned(f"plan into {share}", unlimited.asking(budget=_share_of(largest, share)))
+
+
+def _share_of(plan: Plan, share: float) -> Budget:
+    """A budget with that share of the plan's arena, and all that the program needs beside it."""
+    return Budget(memory_bytes=Bytes(int(share * plan.peak_bytes) + plan.beside_bytes))
 
 
 def _planned(what: str, stage: CompiledJob) -> Generator[tuple[str, str], None, Plan | None]:
@@ -128,8 +132,7 @@ def _of_run(label: str, recipe: Recipe, share: float | None, scratch: Path) -> F
     """A short run's trained bits, with a share of the memory that the plan without a budget takes."""
     job = _job(recipe, "host", scratch)
     if share is not None:
-        peak_bytes = compile_job(job).plan().plan.peak_bytes
-        job = dataclasses.replace(job, budget=Budget(memory_bytes=Bytes(int(share * peak_bytes))))
+        job = dataclasses.replace(job, budget=_share_of(compile_job(job).plan().plan, share))
     report = fit(job, scratch / "runs" / label.replace(" ", "-"))
     return {
         f"run {label} / parameters": report.parameters_sha256,
