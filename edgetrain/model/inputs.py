@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from edgetrain.errors import ModelError
 from edgetrain.model.load import require_text
 from edgetrain.model.model import Array
+from edgetrain.recipes import MOST_BATCH
 
 _HALF = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
@@ -73,6 +74,7 @@ def bind_inputs(
         first = next((d for d in declared if d.name in bound), None)
         shape = bound[first.name] if first and first.name not in given else ()
         is_fixed = len(problems) == 1 and all(d > 0 for d in shape) and shape[:1] not in ((), (batch,))
+        is_fixed = is_fixed and shape[0] <= MOST_BATCH
         raise _unsettled(problems, [f"{d.name}: {d.shown}" for d in declared], batch=shape[0] if is_fixed else None)
     if not bound:
         raise ModelError("the model has no inputs", fix="export the model with its input as a graph input")

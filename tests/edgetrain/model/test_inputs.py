@@ -71,6 +71,9 @@ def test_a_fixed_batch_that_contradicts_is_named_with_both_numbers() -> None:
     with pytest.raises(ModelError, match="input `x` has a fixed batch of 4, not 8") as caught:
         _bind({"x": [4, 3]}, batch=8)
     assert "`train.batch=4`" in caught.value.fix
+    with pytest.raises(ModelError, match="a fixed batch of 2147483648") as caught:
+        _bind({"x": [2**31, 3]}, batch=8)
+    assert "train.batch" not in caught.value.fix  # there is no such batch
 
 
 def test_every_input_with_unknown_dimensions_is_listed() -> None:
