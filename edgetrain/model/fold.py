@@ -91,11 +91,14 @@ _GROWTH: Mapping[str, Callable[[Sequence[Array]], float]] = {
 def _estimated_elements(node: Any, inputs: Sequence[Array | None]) -> float:
     arrays = [a for a in inputs if a is not None]
     growth = _GROWTH.get(node.op_type)
-    try:
-        if growth is not None:
+    if growth is not None:
+        try:
             return growth(arrays)
+        except (IndexError, ValueError, ZeroDivisionError, TypeError, OverflowError):
+            return math.inf  # without all that the op needs
+    try:
         return float(math.prod(np.broadcast_shapes(*(a.shape for a in arrays))))
-    except (IndexError, ValueError, ZeroDivisionError, TypeError, OverflowError):
+    except ValueError:
         return float(max((a.size for a in arrays), default=0))  # not broadcast: as large as what goes in
 
 

@@ -102,9 +102,11 @@ def _search(graph: Any, output: str) -> Any:
     producers = {output: node for node in graph.node for output in node.output}
     stored = _stored_names(graph)
     name, has_bias, is_pooled = output, False, False
+    passed: set[str] = set()
     while (node := producers.get(name)) is not None:
-        if not node.input:
+        if not node.input or name in passed:  # a graph that nothing has checked may read its own results
             break
+        passed.add(name)
         if _is_dense(node):
             return node
         constants = [value for value in node.input if value in stored]
@@ -192,8 +194,8 @@ def _replace_weights(graph: Any, head: _Head, classes: int, seed: int) -> int:
 def _require_own(graph: Any, head: _Head) -> None:
     """Raises `ModelError` where a parameter of the head is not stored, or read by another node too."""
     users = [name for node in graph.node for name in node.input]
-    for name in (head.weight, head.bias):
-        if name and (name not in _stored_names(graph) or users.count(name) != 1):
+    for name in (head.weight, head.bias) if head.bias else (head.weight,):
+        if name not in _stored_names(graph) or users.count(name) != 1:
             raise ModelError(
                 f"the head `{head.node.name or head.node.output[0]}` cannot be replaced",
                 why=f"`{name}` is computed or shared, not a stored parameter of the head alone",
@@ -219,9 +221,9 @@ def _shape(graph: Any, name: str) -> tuple[int, ...]:
 def _read(graph: Any, name: str) -> Array:
     try:
         return np.asarray(numpy_helper.to_array(_stored(graph, name)))
-    except (ValueError, TypeError) as error:  # what ONNX raises for bytes that do not make the shape
+    except (ValueError, TypeError, KeyError) as error:  # bytes that do not make the shape, types that are none
         raise ModelError(
-            f"the tensor `{name}` of the model cannot be read", why=str(error), fix="export the model again"
+            f"the tensor `{name}` of the model cannot be read", why=_first_line(error), fix="export the model again"
         ) from error
 
 
@@ -276,10 +278,10 @@ def _check(model: onnx.ModelProto, head: _Head, classes: int, position: int) -> 
     """Whether the shapes behind the head still fit, and the classes arrive at the output in that position."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
+    except Exception as error:  # its own, and whatever its C++ does not catch in files that are broken
         raise ModelError(
             f"the head `{head.node.name or head.node.output[0]}` cannot have {classes} classes",
-            why=str(error).strip().splitlines()[0],
+            why=_first_line(error),
             fix="name the last layer of the model with `model.head`",
         ) from error
     dims = inferred.graph.output[position].type.tensor_type.shape.dim
@@ -290,3 +292,7 @@ def _check(model: onnx.ModelProto, head: _Head, classes: int, position: int) -> 
             why=f"with {classes} outputs the model's output has the sizes {known}",
             fix="name the layer whose outputs are the classes with `model.head`",
         )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

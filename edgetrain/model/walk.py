@@ -182,6 +182,9 @@ class Walk:
             return [Deferred(maker, i) for i in range(len(node.output))]
         arrays = fold_node(node, self._known_inputs(node, scope), self._opset)
         learned = node.op_type in _LEARNED
+        if arrays is None and node.op_type == "Range" and node.domain in ONNX_DOMAINS:
+            # TVM's converter would make it, whatever its length.
+            raise CannotConvert("its numbers are more than a model can hold, or one of its inputs is missing")
         if arrays is None or not (learned or is_small(arrays)):
             return None
         if node.op_type != "Constant":

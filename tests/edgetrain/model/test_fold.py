@@ -49,6 +49,7 @@ def test_a_folded_node_gives_what_the_reference_gives(op: str, inputs: list[Any]
         ("ConstantOfShape", [_integers(1 << 20, 1 << 20)]),
         ("Range", [np.array(0), np.array(1 << 40), np.array(1)]),
         ("Range", [np.array(0), np.array(4), np.array(0)]),
+        ("Range", [np.array(1 << 40)]),
         ("Expand", [np.zeros(1, np.float32), _integers(1 << 40)]),
         ("Tile", [np.zeros(4, np.float32), _integers(1 << 30)]),
         ("Add", [np.zeros((1 << 13, 1)), np.zeros((1, 1 << 13))]),
