@@ -76,12 +76,22 @@ _EXAMPLES = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code. Never raises, save for what ends the interpreter itself."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    """Runs one command and returns its exit code. Never raises, save for what ends the interpreter itself.
+
+    Without `argv` it is this process's command: signals that come when it has its exit code do not change that.
+    """
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv), is_process=argv is None)
+    finally:
+        if argv is None:
+            _ignore_signals()
+
+
+def _run(words: Sequence[str], *, is_process: bool) -> int:
     if not _has_addresses():
         os.write(sys.stderr.fileno(), _TOO_FEW_ADDRESSES)
         return DeviceError.exit_code
-    if argv is None and is_completing():
+    if is_process and is_completing():
         completion.complete(VERBS)
     console = Console.of(words)
     try:
@@ -120,6 +130,13 @@ def _prepare(console: Console) -> None:
         signal.signal(signal.SIGTERM, _interrupt)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` leaves it
             signal.signal(signal.SIGHUP, _interrupt)
+
+
+def _ignore_signals() -> None:
+    """The interpreter puts back the default for each signal while it ends, and that would kill what has succeeded."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -210,3 +211,22 @@ def test_a_reader_that_leaves_is_no_error(command_environment: Mapping[str, str]
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "[", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_interpreter_ends_does_not_change_the_exit_code(number: int) -> None:
+    code = f"""
+import os, sys
+from edgetrain.cli.entry import main
+
+class Last:  # goes when modules do, which is after Python has put back the default of each signal
+    def __del__(self, kill=os.kill, own=os.getpid()):
+        kill(own, {number:d})
+
+last = Last()
+sys.argv = ["edgetrain", "--version"]
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("edgetrain ")
