@@ -56,7 +56,7 @@ def random_disturbances(rng: random.Random, *, dense: bool) -> tuple[Disturbance
         kinds.append(rng.choice(_ENDS))
     found = []
     for kind in kinds:
-        within = rng.random() < 0.8
+        within = rng.random() < 0.8 or kind == "junk"  # `fit` refuses a pipe that is there when it starts
         found.append(Disturbance(kind=kind, after_s=rng.uniform(0.0, 3.0 if kind in _ENDS else 1.0), within=within))
     return tuple(sorted(found, key=lambda d: (d.within, d.after_s)))
 
