@@ -95,6 +95,7 @@ class Session:
         for command in self._beside:
             self._judge_budget(command)
         self._judge(fit)
+        self._remove_pipe()
         return self._seen
 
     def _watch(self, fit: Command) -> None:
@@ -185,7 +186,7 @@ class Session:
             return
 
     def _remove_pipe(self) -> None:
-        """A session that was killed leaves our pipe there, and the next one rightly refuses it (docs/security.md)."""
+        """A session that is over leaves our pipe there, and the next one rightly refuses it (docs/security.md)."""
         request = self.folder / "request.json"
         if request.is_fifo():
             request.unlink()
