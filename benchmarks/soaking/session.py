@@ -22,6 +22,7 @@ _SOFT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _YEAR_S = 365 * 86_400
 _BESIDE = ("budget", "budget", "disk", "disk", "clock", "junk")  # a full disk may end the session
 _ENDS = ("kill", "kill", "stop", "twice")
+_JUNK = "[" * 20_000
 _ENDED_SHARE = 0.6  # of the sessions that are not dense
 
 
@@ -84,7 +85,7 @@ class Session:
         self._beside: list[Command] = []
 
     def run(self) -> Seen:
-        self._remove_pipe()
+        self._remove_junk()
         short = not self.disk.is_mounted and any(d.kind == "disk" for d in self.disturbances)
         limit = self.rng.randrange(1 << 10, 200 << 10) if short else None
         self._is_disk_short = short
@@ -95,7 +96,7 @@ class Session:
         for command in self._beside:
             self._judge_budget(command)
         self._judge(fit)
-        self._remove_pipe()
+        self._remove_junk()
         return self._seen
 
     def _watch(self, fit: Command) -> None:
@@ -179,16 +180,16 @@ class Session:
         request = self.folder / "request.json"
         try:
             if self.rng.random() < 0.5:
-                request.write_text("[" * 20_000)
+                request.write_text(_JUNK)
             else:
                 os.mkfifo(request)
         except OSError:
             return
 
-    def _remove_pipe(self) -> None:
-        """A session that is over leaves our pipe there, and the next one rightly refuses it (docs/security.md)."""
+    def _remove_junk(self) -> None:
+        """What came after a run's last look is left there; the next run rightly refuses a pipe (docs/security.md)."""
         request = self.folder / "request.json"
-        if request.is_fifo():
+        if request.is_fifo() or (request.is_file() and request.read_text(encoding="utf-8") == _JUNK):
             request.unlink()
 
     def _judge(self, fit: Command) -> None:
