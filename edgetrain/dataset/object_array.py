@@ -113,6 +113,7 @@ class _Reader(pickle._Unpickler):
             raise pickle.UnpicklingError(f"`{module_name}.{global_name}` has no place in a file of arrays") from None
 
     dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: _give_state}  # noqa: RUF012 - as in its base class
+    del dispatch[pickle.BYTEARRAY8[0]]  # no array is made of one, and memory is taken before there are any bytes
 
 
 # What damaged bytes raise: NumPy parses its header as Python source, and a pickle can do anything wrong.

@@ -74,7 +74,14 @@ _ALLOWED: Mapping[tuple[str, str], Callable[..., Any] | _StorageType] = {
 
 
 class _Reader(pickle._Unpickler):
-    """In Python: the quicker one of C makes a table as long as the largest number that the file gives an object."""
+    """In Python: the quicker one of C makes a table as long as the largest number that the file gives an object.
+
+    No tensor is made of a bytearray, for which memory is taken before there are any bytes.
+    """
+
+    dispatch = {  # noqa: RUF012 - as in its base class
+        code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]
+    }
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         try:

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,14 @@ def test_a_tensor_larger_than_its_storage_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.pth").write_bytes(state_file({"x": tensor("1", 12, 0, (1 << 30, 3), (0, 1))}, {"1": STORAGE}))
     with pytest.raises(ModelError, match="larger than its storage"):
         read_torch_state(tmp_path / "a.pth")
+
+
+def test_a_few_bytes_cannot_ask_for_memory(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    path.write_bytes(pickle.BYTEARRAY8 + struct.pack("<Q", 1 << 28))
+    tracemalloc.start()
+    with pytest.raises(ModelError):
+        read_torch_state(path)
+    _now, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 1 << 24
