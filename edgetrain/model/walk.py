@@ -87,6 +87,8 @@ class Walk:
                         self._emitted[maker] = self._convert(maker.node, maker.scope)
                     except CannotConvert as error:
                         raise CannotConvert(f"it needs {describe(maker.node)}: {error}") from error
+                if value.index >= len(self._emitted[maker]):
+                    raise CannotConvert(f"it needs output {value.index} of {describe(maker.node)}, which has fewer")
                 return self.tensor(self._emitted[maker][value.index])
             case _:
                 return value
@@ -103,7 +105,8 @@ class Walk:
                     if folded is None:
                         return None
                     self._evaluated[maker] = folded
-                return self._evaluated[maker][value.index]
+                found = self._evaluated[maker]
+                return found[value.index] if value.index < len(found) else None
             case _:
                 return None
 
