@@ -16,7 +16,7 @@ from typing import Any
 
 from edgetrain._tvm import Call, PrimFunc, Target, ir, s_tir, tirx, tvm, tvm_ffi
 from edgetrain.compiler.device_code import DeviceCode, Extents, Launch
-from edgetrain.compiler.lower import Lowered, prepared
+from edgetrain.compiler.lower import Lowered, buffer_bytes, prepared
 from edgetrain.compiler.schedules import ScheduleChoice
 from edgetrain.errors import UnsupportedError
 from edgetrain.graph.extract import Extracted, Kernel
@@ -226,15 +226,10 @@ def _local_bytes(function: Any) -> int:
 
     def on_allocation(node: Any) -> None:
         if str(node.buffer.ty.storage_scope) == "shared":
-            sizes.append(_buffer_bytes(node.buffer))
+            sizes.append(buffer_bytes(node.buffer.ty))
 
     tvm_ffi.structural_walk(function.body, (tirx.AllocBuffer, on_allocation))
     return sum(sizes)
-
-
-def _buffer_bytes(buffer: Any) -> int:
-    scalar = tvm.DataType(str(buffer.ty.dtype))
-    return math.prod(int(extent) for extent in buffer.ty.shape) * int(scalar.bits) // 8 * int(scalar.lanes)
 
 
 @dataclass
@@ -264,7 +259,7 @@ class _HostFunction:
 
     def _on_allocation(self, node: Any) -> None:
         self._buffers.append((node.buffer, len(self.function.params) + len(self.scratch_bytes)))
-        self.scratch_bytes.append(_buffer_bytes(node.buffer))
+        self.scratch_bytes.append(buffer_bytes(node.buffer.ty))
 
     def _on_declaration(self, node: Any) -> None:
         self._buffers.append((node.buffer, self._position(node.data)))

@@ -188,7 +188,7 @@ def scratch_of(kernel: Kernel) -> tuple[int, ...]:
     return tuple(nbytes for _, nbytes in _arena_allocations(lowered[kernel.symbol].body))
 
 
-def _buffer_bytes(ty: Any) -> int:
+def buffer_bytes(ty: Any) -> int:
     """Vector types such as `float32x16` count each lane."""
     scalar, _, lanes = str(ty.dtype).partition("x")
     nbytes = DTYPE_BYTES[scalar] * int(lanes or 1)
@@ -209,7 +209,7 @@ def _arena_allocations(body: Any) -> list[tuple[Any, int]]:
     found: list[tuple[Any, int]] = []
 
     def on_allocation(node: Any) -> None:
-        nbytes = _buffer_bytes(node.buffer.ty)
+        nbytes = buffer_bytes(node.buffer.ty)
         if str(node.buffer.ty.storage_scope) == REGISTERS:
             return
         if any(node.buffer.same_as(b) for b in inside_parallel):
